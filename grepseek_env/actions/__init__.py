@@ -1,0 +1,1 @@
+"""Action text -> Action: the formats in which a policy writes its turns."""

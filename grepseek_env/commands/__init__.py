@@ -1,0 +1,1 @@
+"""Command text -> Pipeline: the command language, one table, one gate."""

@@ -1,0 +1,1 @@
+"""The corpus: files, facts, manifest, view."""

@@ -1,0 +1,1 @@
+"""Runs checked pipelines over a corpus view."""

@@ -1,0 +1,1 @@
+"""Scores of a final answer and the reward made from them."""

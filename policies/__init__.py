@@ -1,0 +1,1 @@
+"""Policies that drive episodes; each file wraps one kind of policy."""
