@@ -21,9 +21,9 @@ T = TypeVar("T")
 
 
 def closest(word: str, known: Sequence[str]) -> str:
-    """Returns ", did you mean 'x'?" for a near miss, else an empty string."""
+    """Returns " (did you mean 'x'?)" for a near miss, else an empty string."""
     near = difflib.get_close_matches(word, known, n=1)
-    return f", did you mean {near[0]!r}?" if near else ""
+    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def from_dict(cls: type[T], values: Mapping[str, Any]) -> T:
@@ -36,7 +36,7 @@ def from_dict(cls: type[T], values: Mapping[str, Any]) -> T:
     for key in values:
         if key not in known:
             raise ConfigError(
-                f"{cls.__name__} has no option {key!r}{closest(key, known)} Known options: {', '.join(known)}"
+                f"{cls.__name__} has no option {key!r}{closest(key, known)}; known options: {', '.join(known)}"
             )
     return cls(**values)
 

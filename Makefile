@@ -1,0 +1,70 @@
+# The two commands that set everything up on a fresh machine: make demo, make test.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+WORKERS ?= auto
+
+.PHONY: help demo test test-fast test-slow fuzz lint types layers check format bench wheel-demo golden clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit("Python 3.10 or newer is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 10) else 0)'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: $(BIN)/python setup.cfg pyproject.toml
+	$(PIP) -e .
+	touch $@
+
+$(VENV)/.test: $(VENV)/.core
+	$(PIP) -e '.[test]'
+	touch $@
+
+$(VENV)/.lint: $(VENV)/.test
+	$(PIP) -e '.[lint]'
+	touch $@
+
+demo: $(VENV)/.core ## oracle and keyword policies on the bundled world
+	$(BIN)/grepseek demo
+
+test: $(VENV)/.test ## all tests that need no GPU, no Ray and no OpenRLHF
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not openrlhf and not ray"
+
+test-fast: $(VENV)/.test ## the tests to run while working, under two minutes
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow and not openrlhf and not ray"
+
+test-slow: $(VENV)/.test ## only the longer ones
+	$(BIN)/python -m pytest -n $(WORKERS) -m "slow and not openrlhf and not ray"
+
+fuzz: $(VENV)/.test ## property tests with the long profile
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -n $(WORKERS) -m "not openrlhf and not ray" -k "property or fuzz"
+
+lint: $(VENV)/.lint ## style
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.lint ## types
+	$(BIN)/mypy
+
+layers: $(VENV)/.lint ## who may import whom
+	$(BIN)/lint-imports --config setup.cfg
+
+check: lint types layers ## everything but the tests
+
+format: $(VENV)/.lint ## put the style right
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.core ## what a step costs on this machine
+	$(BIN)/grepseek bench env
+
+golden: $(VENV)/.test ## write the golden files anew; read the diff before committing it
+	$(BIN)/python -m pytest -q tests --update-golden -k golden
+
+wheel-demo: $(VENV)/.test ## build a wheel, install it elsewhere, run the demo from it
+	PYTHON=$(BIN)/python bash .ci/wheel_demo
+
+clean: ## remove what was built
+	rm -rf $(VENV) build dist *.egg-info .hypothesis .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,0 +1,1 @@
+"""Benchmarks; each prints how its figures were taken."""

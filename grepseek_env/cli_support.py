@@ -1,0 +1,63 @@
+"""Options that several subcommands share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import argparse
+
+__all__ = ["add_corpus_argument", "add_env_arguments", "env_kwargs"]
+
+
+def add_corpus_argument(parser: argparse.ArgumentParser) -> None:
+    """Declares `--corpus`."""
+    parser.add_argument(
+        "--corpus",
+        default="world:tiny",
+        metavar="PATH|NAME",
+        help="a JSONL or text file, a folder, or a name such as world:tiny or wiki18 (default: world:tiny)",
+    )
+
+
+def add_env_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the options that describe an environment; `env_kwargs` reads them."""
+    add_corpus_argument(parser)
+    parser.add_argument(
+        "--questions",
+        metavar="FILE|NAME",
+        help="a FlashRAG JSONL file or a set's name (default: the questions of a generated world)",
+    )
+    parser.add_argument(
+        "--split", choices=("train", "test"), default="train", help="split of a named set (default: train)"
+    )
+    parser.add_argument("--action-format", default="hermes", help="hermes or plain (default: hermes)")
+    parser.add_argument("--max-turns", type=int, default=6, help="policy turns, the answer included (default: 6)")
+    parser.add_argument("--max-observation-tokens", type=int, default=2048, help="cap with --tokenizer (default: 2048)")
+    parser.add_argument("--max-observation-chars", type=int, default=8192, help="cap without (default: 8192)")
+    parser.add_argument("--tokenizer", metavar="DIR|NAME", help="count observation tokens with this tokenizer")
+    parser.add_argument("--reward", default="default", help="default or paper (default: default)")
+    parser.add_argument("--mode", default="auto", help="how commands are executed (default: auto)")
+    parser.add_argument(
+        "--command-timeout", type=float, default=60.0, metavar="S", help="seconds a command (default: 60)"
+    )
+
+
+_KEYS = (
+    "corpus",
+    "questions",
+    "split",
+    "action_format",
+    "max_turns",
+    "max_observation_tokens",
+    "max_observation_chars",
+    "tokenizer",
+    "reward",
+    "mode",
+    "command_timeout",
+)
+
+
+def env_kwargs(args: argparse.Namespace) -> dict[str, Any]:
+    """Returns the keywords of `GrepSeekEnv` that the options of `add_env_arguments` give."""
+    return {key: getattr(args, key) for key in _KEYS}

@@ -1,0 +1,228 @@
+"""`Trajectory`: the record of one episode, its JSONL form, its chat messages and its spans.
+
+One line a trajectory, UTF-8 JSON. A writer appends whole lines only; a line that a crash cut short is dropped when
+the file is opened again, so an interrupted run can go on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from grepseek_env.errors import TrajectoryError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+__all__ = ["SCHEMA", "Message", "Span", "Trajectory", "TrajectoryWriter", "Turn", "read_trajectories"]
+
+SCHEMA = "grepseek-trajectory/1"
+
+Message = dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One policy turn and what came back.
+
+    Attributes:
+        text: exactly what the policy wrote.
+        kind: what was read from it.
+        observation: the environment's next text; empty after the last turn.
+        command: the command of a tool call, else None.
+        exit_code: of the command; None when it was not run, was cut or ran out of time.
+        output_truncated: the observation shows only the head of the output.
+        timed_out: the command's deadline passed.
+        refused: name of the command-language rule that refused the command, else None.
+    """
+
+    text: str
+    kind: Literal["tool_call", "final_answer", "malformed"]
+    observation: str = ""
+    command: str | None = None
+    exit_code: int | None = None
+    output_truncated: bool = False
+    timed_out: bool = False
+    refused: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Half-open range of characters of `Trajectory.text()` with the side that wrote it."""
+
+    start: int
+    end: int
+    writer: Literal["policy", "environment"]
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """One episode from the question to its end.
+
+    Attributes:
+        question_id: id of the question within its set.
+        question: its text.
+        golden_answers: accepted answers.
+        action_format: name of the entry of ACTION_FORMATS the policy wrote in.
+        system_prompt: text of the system message.
+        prompt: the first observation.
+        turns: policy turns in order.
+        finish_reason: "answer", "turn_limit", "fault", or "abandoned" when the driver stopped early.
+        answer: the final answer, None without one.
+        reward: the return of the episode; not meaningful where `reward_valid` is false.
+        reward_valid: false after an infrastructure fault: do not learn from this episode.
+        breakdown: parts of the reward (f1, em, format_valid, ...).
+        error: text of the fault, else None.
+        metadata: anything the writer adds (policy, seed, sample index, corpus digest), JSON values only.
+    """
+
+    question_id: str
+    question: str
+    golden_answers: tuple[str, ...]
+    action_format: str
+    system_prompt: str
+    prompt: str
+    turns: tuple[Turn, ...]
+    finish_reason: Literal["answer", "turn_limit", "fault", "abandoned"]
+    answer: str | None
+    reward: float
+    reward_valid: bool
+    breakdown: Mapping[str, Any] = field(default_factory=dict)
+    error: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def messages(self, tool_role: str = "user") -> list[Message]:
+        """Returns the chat messages: system, user, then assistant and tool turns in order."""
+        out = [
+            {"role": "system", "content": self.system_prompt},
+            {"role": "user", "content": self.prompt},
+        ]
+        for turn in self.turns:
+            out.append({"role": "assistant", "content": turn.text})
+            if turn.observation:
+                out.append({"role": tool_role, "content": turn.observation})
+        return out
+
+    def spans(self) -> tuple[Span, ...]:
+        """Returns who wrote which characters of `text()`; together the spans cover it without a gap."""
+        out: list[Span] = []
+        at = 0
+        pieces: list[tuple[str, Literal["policy", "environment"]]] = [(self.prompt, "environment")]
+        for turn in self.turns:
+            pieces += [(turn.text, "policy"), (turn.observation, "environment")]
+        for piece, writer in pieces:
+            if piece:
+                out.append(Span(at, at + len(piece), writer))
+                at += len(piece)
+        return tuple(out)
+
+    def text(self) -> str:
+        """Returns the transcript without turn markers: prompt, then each turn and its observation."""
+        return self.prompt + "".join(turn.text + turn.observation for turn in self.turns)
+
+    def to_json(self) -> str:
+        """Returns one line of JSON without the newline; it always encodes as UTF-8."""
+        record = {"schema": SCHEMA, **asdict(self)}
+        text = json.dumps(record, ensure_ascii=False)
+        # A policy may write lone surrogates, which UTF-8 cannot hold; JSON's own escapes can.
+        return json.dumps(record) if any("\ud800" <= c <= "\udfff" for c in text) else text
+
+    @classmethod
+    def from_json(cls, line: str) -> Trajectory:
+        """Reads what `to_json` wrote.
+
+        Raises:
+            TrajectoryError: the line is no trajectory of this schema; the message says what is wrong.
+        """
+        try:
+            raw = json.loads(line)
+        except json.JSONDecodeError as e:
+            raise TrajectoryError(f"not JSON: {e.msg} at character {e.pos}") from e
+        if not isinstance(raw, dict) or raw.pop("schema", None) != SCHEMA:
+            raise TrajectoryError(f"no record of schema {SCHEMA!r}; was the file written by another version?")
+        try:
+            turns = tuple(Turn(**turn) for turn in raw.pop("turns"))
+            golden = tuple(raw.pop("golden_answers"))
+            return cls(turns=turns, golden_answers=golden, **raw)
+        except (TypeError, KeyError, AttributeError) as e:
+            raise TrajectoryError(f"fields do not fit schema {SCHEMA!r}: {e}") from e
+
+
+def read_trajectories(path: str | os.PathLike[str]) -> Iterator[Trajectory]:
+    """Reads a trajectory file line by line.
+
+    Raises:
+        TrajectoryError: the file is missing or a line is bad; names file and line.
+    """
+    path = Path(path)
+    try:
+        with path.open(encoding="utf-8", newline="\n") as f:
+            for number, line in enumerate(f, 1):
+                try:
+                    yield Trajectory.from_json(line)
+                except TrajectoryError as e:
+                    raise TrajectoryError(f"{path}, line {number}: {e}") from e
+    except FileNotFoundError as e:
+        raise TrajectoryError(f"{path}: no such file; write one with 'grepseek rollout --out DIR'") from e
+    except UnicodeDecodeError as e:
+        raise TrajectoryError(f"{path}: not UTF-8 ({e.reason} at byte {e.start})") from e
+
+
+class TrajectoryWriter:
+    """Appends trajectories to a file, a whole line at a time.
+
+    An unfinished last line, left by a crash or a full disk, is cut off when the file is opened and when a write fails.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._end = self._whole_lines()
+        os.ftruncate(self._fd, self._end)
+
+    def _whole_lines(self) -> int:
+        size = os.fstat(self._fd).st_size
+        at = size
+        while at > 0:
+            start = max(0, at - (1 << 16))
+            found = os.pread(self._fd, at - start, start).rfind(b"\n")
+            if found >= 0:
+                return start + found + 1
+            at = start
+        return 0
+
+    def write(self, trajectory: Trajectory) -> None:
+        """Appends one line.
+
+        Raises:
+            OSError: the disk is full or the file cannot be written; the lines before stay whole.
+        """
+        data = memoryview((trajectory.to_json() + "\n").encode())
+        at = self._end
+        try:
+            while data:
+                done = os.pwrite(self._fd, data, at)
+                data, at = data[done:], at + done
+        except OSError:
+            os.ftruncate(self._fd, self._end)
+            raise
+        self._end = at
+
+    def close(self) -> None:
+        """Closes the file; calling it again does nothing."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
