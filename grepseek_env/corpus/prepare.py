@@ -1,0 +1,234 @@
+"""Makes a sidecar: lock, read and check once, digest, view, manifest; whole or absent, and continued if interrupted."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import IO, TYPE_CHECKING
+
+from grepseek_env.corpus.facts import scan
+from grepseek_env.corpus.journal import Header, Journal
+from grepseek_env.corpus.reading import meter, opened, read_chunk, tree_digest
+from grepseek_env.corpus.samples import look_at_samples
+from grepseek_env.corpus.sidecar import CHUNK_BYTES, FileStamp, Manifest, Sidecar, examine
+from grepseek_env.corpus.view import install_copy, install_link, why_no_link
+from grepseek_env.errors import CorpusChanged, CorpusError, CorpusInvalid
+from grepseek_env.paths import atomic_write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["locked", "prepare", "write_manifest"]
+
+_SETTLED_NS = 20_000_000  # time stamps tick every 4 to 10 ms: a younger file could change without a new stamp
+_SPARE_BYTES = 16 << 20
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+
+
+def prepare(source: Path, sidecar: Sidecar, *, progress: bool = False, chunk_bytes: int = CHUNK_BYTES) -> Manifest:
+    """Prepares `source` (absolute, links resolved) into `sidecar`, unless that is done already and still fits.
+
+    Raises:
+        CorpusInvalid: the content cannot be searched exactly; names the line.
+        CorpusChanged: the file changed while it was read.
+        CorpusError: the sidecar cannot be written, or the disk is full.
+    """
+    with _explained(source, sidecar), locked(sidecar, progress=progress):
+        try:
+            manifest = _still_fits(source, sidecar)
+            if manifest is None:
+                manifest = _build(source, sidecar, progress=progress, chunk_bytes=chunk_bytes)
+        except CorpusInvalid:
+            _discard(sidecar)
+            raise
+    return manifest
+
+
+def write_manifest(sidecar: Sidecar, manifest: Manifest) -> None:
+    """Writes the manifest as a whole; hold the lock."""
+    atomic_write(sidecar.manifest, json.dumps(manifest.to_json(), indent=1) + "\n")
+
+
+@contextlib.contextmanager
+def locked(sidecar: Sidecar, *, progress: bool = False) -> Iterator[None]:
+    """Holds the sidecar's lock, making the folder if need be; waits for another builder to finish.
+
+    The lock ends with the process, so a killed builder blocks nobody.
+    """
+    handle = -1
+    try:
+        while True:
+            sidecar.folder.mkdir(parents=True, exist_ok=True)
+            handle = os.open(sidecar.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if progress:
+                    print(f"another process is preparing {sidecar.folder}; waiting for it", file=sys.stderr)
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            # The holder may have removed the folder, and with it the file that we now hold a lock on.
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(handle), sidecar.lock.stat()):
+                    break
+            os.close(handle)
+            handle = -1
+        yield
+    finally:
+        if handle >= 0:
+            os.close(handle)
+
+
+@contextlib.contextmanager
+def _explained(source: Path, sidecar: Sidecar) -> Iterator[None]:
+    """Turns what the operating system may answer into errors that say what to do."""
+    try:
+        yield
+    except CorpusError:
+        raise
+    except OSError as error:
+        if error.errno in _FULL:
+            raise CorpusError(
+                f"no room to prepare {source} in {sidecar.folder} ({error}). What is done so far is kept: free some "
+                "space and run it again, or choose a folder on another disk (into=..., --into FOLDER)"
+            ) from error
+        if error.errno in _FORBIDDEN and not (error.filename and str(error.filename) == str(source)):
+            raise CorpusError(
+                f"cannot write into {sidecar.folder} ({error}): choose a folder that you may write with into=... "
+                "(grepseek corpus build FILE --into FOLDER)"
+            ) from error
+        raise CorpusError(f"cannot prepare {source} in {sidecar.folder}: {error}") from error
+
+
+def _still_fits(source: Path, sidecar: Sidecar) -> Manifest | None:
+    try:
+        manifest = sidecar.read()
+    except CorpusInvalid:  # damaged or of another version: made anew
+        return None
+    if manifest is None or manifest.source != source or not examine(sidecar, manifest).intact:
+        return None
+    return manifest
+
+
+def _discard(sidecar: Sidecar) -> None:
+    """Leaves nothing of a refused corpus, save an earlier manifest, which still says what it was made from."""
+    sidecar.journal.unlink(missing_ok=True)
+    sidecar.partial.unlink(missing_ok=True)
+    if not sidecar.manifest.exists():
+        with contextlib.suppress(OSError):  # somebody keeps other things in there
+            sidecar.view.rmdir()
+        if [entry.name for entry in sidecar.folder.iterdir()] == [sidecar.lock.name]:
+            sidecar.lock.unlink()
+            sidecar.folder.rmdir()
+
+
+def _settle(source: Path) -> FileStamp:
+    """Returns the file's stamp once it is so old that a later change is sure to show in it."""
+    stamp = FileStamp.of(source.stat())
+    young = _SETTLED_NS - (time.time_ns() - max(stamp.mtime, stamp.ctime))
+    if 0 < young <= _SETTLED_NS:
+        time.sleep(young / 1e9)
+        stamp = FileStamp.of(source.stat())
+    return stamp
+
+
+def _open_journal(source: Path, sidecar: Sidecar, chunk_bytes: int) -> Journal:
+    """Returns the journal to go on with: the one found when it fits the file, else a new one."""
+    stamp = FileStamp.of(source.stat())
+    found = Journal.read(sidecar.journal)
+    if found is not None:
+        same = found.header == Header(str(source), stamp, chunk_bytes, found.header.no_link)
+        copied = sidecar.partial.stat().st_size if sidecar.partial.exists() else 0
+        if same and (not found.header.no_link or copied >= found.state.size):
+            return found
+    sidecar.partial.unlink(missing_ok=True)
+    no_link = why_no_link(source, sidecar)  # before the stamp is taken: linking changes the ctime
+    return Journal(sidecar.journal, Header(str(source), _settle(source), chunk_bytes, no_link))
+
+
+def _build(source: Path, sidecar: Sidecar, *, progress: bool, chunk_bytes: int) -> Manifest:
+    journal = _open_journal(source, sidecar, chunk_bytes)
+    stamp = journal.header.stamp
+    copying = bool(journal.header.no_link)
+    if copying:
+        _check_room(stamp.size - journal.state.size, sidecar)
+    with opened(source) as handle, journal.start() as checkpoints:
+        _read_all(handle, source, journal, checkpoints, sidecar.partial if copying else None, progress=progress)
+        looked_at, malformed = look_at_samples(handle, stamp.size)
+        _check_same(source, stamp, FileStamp.of(os.fstat(handle)))
+    if copying:
+        install_copy(sidecar)
+    else:
+        install_link(source, sidecar)
+    view = FileStamp.of(sidecar.corpus_file.lstat())
+    now = FileStamp.of(source.stat())
+    if not copying and not now.same_file(view):
+        raise CorpusChanged(f"{source} was replaced while it was prepared: run it again")
+    # making the link has changed the ctime, and nothing else may have changed
+    _check_same(source, stamp, FileStamp(now.device, now.inode, now.size, now.mtime, stamp.ctime))
+    manifest = Manifest(
+        source=source,
+        source_stamp=now,
+        view_kind="copy" if copying else "link",
+        view_reason=journal.header.no_link,
+        view_stamp=view,
+        digest=tree_digest(journal.chunks),
+        chunks=tuple(journal.chunks),
+        facts=journal.state.facts(looked_at=looked_at, first_malformed_line=malformed),
+    )
+    write_manifest(sidecar, manifest)
+    sidecar.journal.unlink(missing_ok=True)
+    return manifest
+
+
+def _check_room(needed: int, sidecar: Sidecar) -> None:
+    free = shutil.disk_usage(sidecar.folder).free
+    if free < needed + _SPARE_BYTES:
+        raise CorpusError(
+            f"a copy of the corpus needs {needed + _SPARE_BYTES:,} bytes in {sidecar.folder}; {free:,} are free. "
+            "Choose a folder on the file system of the corpus, where a link needs none, with into=... (--into FOLDER)"
+        )
+
+
+def _check_same(source: Path, before: FileStamp, after: FileStamp) -> None:
+    if differences := before.differences(after):
+        raise CorpusChanged(f"{source} changed while it was read ({', '.join(differences)}): run it again")
+
+
+def _read_all(
+    handle: int, source: Path, journal: Journal, checkpoints: IO[bytes], copy_to: Path | None, *, progress: bool
+) -> None:
+    """Reads from where the journal ends to the file's end: scan, digest, copy, one checkpoint a chunk."""
+    size, chunk_bytes = journal.header.stamp.size, journal.header.chunk_bytes
+    begin = journal.state.size
+    with contextlib.ExitStack() as stack:
+        advance = stack.enter_context(meter(size, f"reading {source.name}", enabled=progress, done=begin))
+        hasher = stack.enter_context(ThreadPoolExecutor(1, "grepseek-digest"))  # hashing releases the interpreter
+        copy = stack.enter_context(_copy_at(copy_to, begin)) if copy_to else None
+        for offset in range(begin, size, chunk_bytes):
+            data = read_chunk(handle, source, offset, min(chunk_bytes, size - offset))
+            digest = hasher.submit(hashlib.sha256, data)
+            scan(journal.state, data, source)
+            if copy is not None:
+                copy.write(data)
+                os.fsync(copy.fileno())  # a checkpoint must not outlive the bytes that it speaks of
+            journal.add(checkpoints, digest.result().hexdigest())
+            advance(len(data))
+
+
+@contextlib.contextmanager
+def _copy_at(path: Path, offset: int) -> Iterator[IO[bytes]]:
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    with os.fdopen(handle, "r+b", buffering=0) as file:
+        file.truncate(offset)
+        file.seek(offset)
+        yield file
