@@ -57,7 +57,7 @@ def odd() -> dict[str, bytes]:
         "duplicates": join(sorted(lines) * 2),
         "leading_bom": b"\xef\xbb\xbf" + base,  # rg strips it, grep keeps it
         "nul": join(
-            ln.replace(b"Ulm", b"U\x00lm") if i == 250 else ln for i, ln in enumerate(lines)
+            ln[:40] + b"\x00" + ln[40:] if i == 250 else ln for i, ln in enumerate(lines)
         ),  # refused when prepared
         "inner_bom": join(
             b"\xef\xbb\xbf" + ln if i % 50 == 49 else ln for i, ln in enumerate(lines)
