@@ -1,0 +1,232 @@
+"""`LocalBackend`: the engine in this process, over one corpus."""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from grepseek_env.commands import parse
+from grepseek_env.config import Limits, closest
+from grepseek_env.engine.executor import Cancellation
+from grepseek_env.engine.programs import open_programs
+from grepseek_env.engine.sandbox import Sandbox
+from grepseek_env.engine.sequential import explain_sequential, run_sequential
+from grepseek_env.errors import BackendClosed, ConfigError, GrepSeekError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from concurrent.futures import Future
+    from pathlib import Path
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from grepseek_env.commands import Pipeline
+    from grepseek_env.corpus.store import CorpusStore
+    from grepseek_env.types import CommandResult
+
+__all__ = ["MODES", "LocalBackend"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Mode:
+    """A way to execute a checked pipeline."""
+
+    run: Callable[..., CommandResult]
+    explain: Callable[[Pipeline, Sandbox], str]
+
+
+_SEQUENTIAL = _Mode(run_sequential, explain_sequential)
+# "auto" is whatever is fastest for most commands; bytes and exit codes are the same in all.
+MODES: Mapping[str, _Mode] = {"auto": _SEQUENTIAL, "sequential": _SEQUENTIAL}
+
+
+class LocalBackend:
+    """Runs commands over a prepared corpus with the programs of this host; a `SearchBackend`.
+
+    Any number of threads may use one backend. It can be pickled (by the store's path) and used after a fork. The
+    store stays open when the backend is closed, since others may use it.
+
+    Args:
+        corpus_store: the corpus.
+        limits: what one command may use.
+        mode: an entry of `MODES`.
+        locale: LC_ALL of the programs, "C" or "C.UTF-8".
+
+    Raises:
+        ConfigError: no such mode or locale.
+        ProgramMissing: a program of the command language is not installed.
+    """
+
+    def __init__(
+        self, corpus_store: CorpusStore, limits: Limits | None = None, mode: str = "auto", *, locale: str = "C"
+    ) -> None:
+        if mode not in MODES:
+            accepted = ", ".join(map(repr, MODES))
+            raise ConfigError(f"no mode is named {mode!r}{closest(mode, list(MODES)) or '.'} Modes: {accepted}")
+        self._store = corpus_store
+        self._mode = mode
+        self._sandbox = Sandbox(open_programs(), corpus_store.view, limits or Limits(), locale)
+        self._closed = False
+        self._begin()
+
+    def _begin(self) -> None:
+        """Sets up what belongs to one process and does not survive a fork."""
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._closing = Cancellation()
+        self._threads: ThreadPoolExecutor | None = None
+
+    @property
+    def program_dir(self) -> Path:
+        """The folder that holds exactly the programs which commands run."""
+        return self._sandbox.programs.folder
+
+    @property
+    def corpus_digest(self) -> str:
+        """Hexadecimal SHA-256 of the corpus."""
+        return self._store.digest
+
+    @property
+    def mode(self) -> str:
+        """The mode that was asked for."""
+        return self._mode
+
+    @property
+    def locale(self) -> str:
+        """LC_ALL of the programs."""
+        return self._sandbox.locale
+
+    def run(self, command: str, *, timeout: float | None = None, max_output_bytes: int | None = None) -> CommandResult:
+        """Runs one command; see `SearchBackend.run`.
+
+        Raises:
+            ConfigError: `timeout` or `max_output_bytes` cannot work.
+            CommandRefused: the command is outside the command language.
+            CorpusChanged: the corpus is not the one that was opened.
+            EngineFault: the infrastructure failed, or the backend is closed.
+        """
+        self._check_open()
+        return self._run(command, self._checked(timeout, max_output_bytes), (self._closing,))
+
+    def run_many(
+        self, commands: Sequence[str], *, timeout: float | None = None, max_output_bytes: int | None = None
+    ) -> list[CommandResult | GrepSeekError]:
+        """Runs several commands, as many at once as there are cores and equal ones only once.
+
+        Returns:
+            A result a command, in order; a refused or failed one is its exception.
+
+        Raises:
+            ConfigError: `timeout` or `max_output_bytes` cannot work.
+            BackendClosed: the backend is closed.
+        """
+        self._check_open()
+        bounds = self._checked(timeout, max_output_bytes)
+        given_up = Cancellation()
+        cancels = (self._closing, given_up)
+
+        def attempt(command: str) -> CommandResult | GrepSeekError:
+            try:
+                return self._run(command, bounds, cancels)
+            except GrepSeekError as error:
+                return error
+
+        different = list(dict.fromkeys(commands))
+        if len(different) < 2:
+            results = {command: attempt(command) for command in different}
+        else:
+            futures: list[Future[CommandResult | GrepSeekError]] = []
+            try:
+                futures.extend(self._pool().submit(attempt, command) for command in different)
+                results = {command: future.result() for command, future in zip(different, futures, strict=True)}
+            except BaseException:  # such as KeyboardInterrupt: leave no command behind
+                given_up.set()
+                for future in futures:
+                    future.cancel()
+                wait(futures)
+                raise
+        return [results[command] for command in commands]
+
+    def explain(self, command: str) -> str:
+        """Says in words how the command would be executed.
+
+        Raises:
+            CommandRefused: the command is outside the command language.
+            BackendClosed: the backend is closed.
+        """
+        self._check_open()
+        return MODES[self._mode].explain(parse(command), self._sandbox)
+
+    def close(self) -> None:
+        """Stops commands that still run (they raise `BackendClosed`) and frees everything; again does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._process != os.getpid():  # the threads and descriptors are those of the process that forked
+            return
+        self._closing.set()
+        with self._lock:
+            threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.shutdown(cancel_futures=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __deepcopy__(self, _memo: dict[int, object]) -> LocalBackend:
+        return self  # EnvSpec copies its keywords; one engine serves all copies
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _reopen, (self._store, self._sandbox.limits, self._mode, self._sandbox.locale)
+
+    def __repr__(self) -> str:
+        return f"LocalBackend({self._store!r}, mode={self._mode!r}{', closed' if self._closed else ''})"
+
+    def _run(self, command: str, bounds: tuple[float, int | None], cancels: tuple[Cancellation, ...]) -> CommandResult:
+        pipeline = parse(command)
+        self._store.check_unchanged()
+        timeout, most = bounds
+        result = MODES[self._mode].run(pipeline, self._sandbox, timeout=timeout, max_output_bytes=most, cancels=cancels)
+        self._store.check_unchanged()
+        return result
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise BackendClosed("this backend is closed: open another with open_backend()")
+        if self._process != os.getpid():
+            self._begin()
+
+    def _checked(self, timeout: float | None, max_output_bytes: int | None) -> tuple[float, int | None]:
+        if timeout is None:
+            timeout = self._sandbox.limits.command_timeout
+        elif not timeout > 0:
+            raise ConfigError(f"timeout is {timeout!r}; it must be a positive number of seconds, or None")
+        if max_output_bytes is not None and max_output_bytes < 0:
+            raise ConfigError(f"max_output_bytes is {max_output_bytes!r}; it must be 0 or more, or None for all")
+        return timeout, max_output_bytes
+
+    def _pool(self) -> ThreadPoolExecutor:
+        with self._lock:
+            if self._closed:
+                raise BackendClosed("this backend was closed while a batch ran")
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(_cores(), thread_name_prefix="grepseek")
+            return self._threads
+
+
+def _reopen(store: CorpusStore, limits: Limits, mode: str, locale: str) -> LocalBackend:
+    return LocalBackend(store, limits, mode, locale=locale)
+
+
+def _cores() -> int:
+    """Returns how many cores this process may use, which in a container can be fewer than there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
