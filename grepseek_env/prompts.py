@@ -41,7 +41,7 @@ def system_prompt(action_format: ActionFormat, *, max_turns: int, cap: str) -> s
         max_turns: policy turns, the answer included.
         cap: the cap on tool output in words, such as "2048 tokens".
     """
-    programs = "\n".join(f"- {spec.name}: {spec.summary}" for spec in COMMANDS.values())
+    programs = "\n".join(f"- {spec.name}: {spec.help}" for spec in COMMANDS.values())
     return "\n\n".join(
         (
             _TASK.format(turns=max_turns),
