@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import secrets
 from pathlib import Path
@@ -11,9 +12,9 @@ from typing import IO, TYPE_CHECKING
 from grepseek_env.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-__all__ = ["atomic_file", "atomic_write", "cache_dir", "sync_dir"]
+__all__ = ["atomic_file", "atomic_write", "cache_dir", "file_lock", "sync_dir"]
 
 
 def cache_dir() -> Path:
@@ -76,3 +77,41 @@ def atomic_write(path: Path, data: bytes | str, *, mode: int = 0o666) -> None:
     """Writes the whole file or nothing (see `atomic_file`); text becomes UTF-8."""
     with atomic_file(path, mode=mode) as file:
         file.write(data.encode() if isinstance(data, str) else data)
+
+
+@contextlib.contextmanager
+def file_lock(path: Path, *, on_wait: Callable[[], object] | None = None) -> Iterator[None]:
+    """Holds an exclusive lock on the file `path`, making it and its folder if need be.
+
+    It keeps threads and processes apart, and ends with the process, so that a killed one blocks nobody. The holder
+    may remove the file and its folder: whoever waited starts over with new ones.
+
+    Args:
+        path: the lock file; its content means nothing.
+        on_wait: called once if somebody else holds the lock.
+
+    Raises:
+        OSError: the folder or file cannot be made.
+    """
+    handle = -1
+    try:
+        while True:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):  # removed by its last holder in the meantime
+                handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    if on_wait is not None:
+                        on_wait()
+                        on_wait = None
+                    fcntl.flock(handle, fcntl.LOCK_EX)
+                if os.path.samestat(os.fstat(handle), path.stat()):
+                    break
+            if handle >= 0:
+                os.close(handle)
+                handle = -1
+        yield
+    finally:
+        if handle >= 0:
+            os.close(handle)

@@ -154,7 +154,7 @@ class ScanState:
         )
 
 
-def scan(state: ScanState, data: bytes, path: Path, *, piece_bytes: int = _PIECE) -> None:
+def scan(state: ScanState, data: bytes | memoryview, path: Path, *, piece_bytes: int = _PIECE) -> None:
     """Advances `state` over `data`, the bytes that follow its prefix.
 
     Args:
@@ -167,7 +167,7 @@ def scan(state: ScanState, data: bytes, path: Path, *, piece_bytes: int = _PIECE
         CorpusInvalid: a NUL byte, or a byte-order mark where no tool could be exact; names the line and the way out.
     """
     for start in range(0, len(data), piece_bytes):
-        _scan_piece(state, data[start : start + piece_bytes], path)
+        _scan_piece(state, bytes(data[start : start + piece_bytes]), path)
 
 
 def _scan_piece(state: ScanState, piece: bytes, path: Path) -> None:

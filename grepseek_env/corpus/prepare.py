@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
-import hashlib
 import json
 import os
 import shutil
 import sys
-import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import IO, TYPE_CHECKING
 
 from grepseek_env.corpus.facts import scan
 from grepseek_env.corpus.journal import Header, Journal
-from grepseek_env.corpus.reading import meter, opened, read_chunk, tree_digest
+from grepseek_env.corpus.reading import ChunkHasher, meter, opened, read_blocks, tree_digest
 from grepseek_env.corpus.samples import look_at_samples
-from grepseek_env.corpus.sidecar import CHUNK_BYTES, FileStamp, Manifest, Sidecar, examine
+from grepseek_env.corpus.sidecar import CHUNK_BYTES, FileStamp, Manifest, Sidecar, examine, settled_stamp
 from grepseek_env.corpus.view import install_copy, install_link, why_no_link
 from grepseek_env.errors import CorpusChanged, CorpusError, CorpusInvalid
-from grepseek_env.paths import atomic_write
+from grepseek_env.paths import atomic_write, file_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from io import FileIO
     from pathlib import Path
 
-__all__ = ["locked", "prepare", "write_manifest"]
+__all__ = ["prepare", "write_manifest"]
 
-_SETTLED_NS = 20_000_000  # time stamps tick every 4 to 10 ms: a younger file could change without a new stamp
 _SPARE_BYTES = 16 << 20
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
@@ -43,7 +39,8 @@ def prepare(source: Path, sidecar: Sidecar, *, progress: bool = False, chunk_byt
         CorpusChanged: the file changed while it was read.
         CorpusError: the sidecar cannot be written, or the disk is full.
     """
-    with _explained(source, sidecar), locked(sidecar, progress=progress):
+    with _explained(source, sidecar), file_lock(sidecar.lock, on_wait=_say_waiting if progress else None):
+        _sweep(sidecar)
         try:
             manifest = _still_fits(source, sidecar)
             if manifest is None:
@@ -57,35 +54,6 @@ def prepare(source: Path, sidecar: Sidecar, *, progress: bool = False, chunk_byt
 def write_manifest(sidecar: Sidecar, manifest: Manifest) -> None:
     """Writes the manifest as a whole; hold the lock."""
     atomic_write(sidecar.manifest, json.dumps(manifest.to_json(), indent=1) + "\n")
-
-
-@contextlib.contextmanager
-def locked(sidecar: Sidecar, *, progress: bool = False) -> Iterator[None]:
-    """Holds the sidecar's lock, making the folder if need be; waits for another builder to finish.
-
-    The lock ends with the process, so a killed builder blocks nobody.
-    """
-    handle = -1
-    try:
-        while True:
-            sidecar.folder.mkdir(parents=True, exist_ok=True)
-            handle = os.open(sidecar.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if progress:
-                    print(f"another process is preparing {sidecar.folder}; waiting for it", file=sys.stderr)
-                fcntl.flock(handle, fcntl.LOCK_EX)
-            # The holder may have removed the folder, and with it the file that we now hold a lock on.
-            with contextlib.suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(handle), sidecar.lock.stat()):
-                    break
-            os.close(handle)
-            handle = -1
-        yield
-    finally:
-        if handle >= 0:
-            os.close(handle)
 
 
 @contextlib.contextmanager
@@ -103,10 +71,21 @@ def _explained(source: Path, sidecar: Sidecar) -> Iterator[None]:
             ) from error
         if error.errno in _FORBIDDEN and not (error.filename and str(error.filename) == str(source)):
             raise CorpusError(
-                f"cannot write into {sidecar.folder} ({error}): choose a folder that you may write with into=... "
-                "(grepseek corpus build FILE --into FOLDER)"
+                f"cannot write into {sidecar.folder} ({error}): prepare it into a folder that you may write, with "
+                f"into=... (grepseek corpus build {source} --into FOLDER), and open that folder"
             ) from error
         raise CorpusError(f"cannot prepare {source} in {sidecar.folder}: {error}") from error
+
+
+def _say_waiting() -> None:
+    print("another process is preparing this corpus; waiting for it", file=sys.stderr)
+
+
+def _sweep(sidecar: Sidecar) -> None:
+    """Removes what a killed builder may have left: trial links and temporary files; hold the lock."""
+    for pattern in ("trial.*", ".*.tmp"):
+        for path in sidecar.folder.glob(pattern):
+            path.unlink()
 
 
 def _still_fits(source: Path, sidecar: Sidecar) -> Manifest | None:
@@ -131,16 +110,6 @@ def _discard(sidecar: Sidecar) -> None:
             sidecar.folder.rmdir()
 
 
-def _settle(source: Path) -> FileStamp:
-    """Returns the file's stamp once it is so old that a later change is sure to show in it."""
-    stamp = FileStamp.of(source.stat())
-    young = _SETTLED_NS - (time.time_ns() - max(stamp.mtime, stamp.ctime))
-    if 0 < young <= _SETTLED_NS:
-        time.sleep(young / 1e9)
-        stamp = FileStamp.of(source.stat())
-    return stamp
-
-
 def _open_journal(source: Path, sidecar: Sidecar, chunk_bytes: int) -> Journal:
     """Returns the journal to go on with: the one found when it fits the file, else a new one."""
     stamp = FileStamp.of(source.stat())
@@ -152,7 +121,7 @@ def _open_journal(source: Path, sidecar: Sidecar, chunk_bytes: int) -> Journal:
             return found
     sidecar.partial.unlink(missing_ok=True)
     no_link = why_no_link(source, sidecar)  # before the stamp is taken: linking changes the ctime
-    return Journal(sidecar.journal, Header(str(source), _settle(source), chunk_bytes, no_link))
+    return Journal(sidecar.journal, Header(str(source), settled_stamp(source), chunk_bytes, no_link))
 
 
 def _build(source: Path, sidecar: Sidecar, *, progress: bool, chunk_bytes: int) -> Manifest:
@@ -161,10 +130,10 @@ def _build(source: Path, sidecar: Sidecar, *, progress: bool, chunk_bytes: int) 
     copying = bool(journal.header.no_link)
     if copying:
         _check_room(stamp.size - journal.state.size, sidecar)
-    with opened(source) as handle, journal.start() as checkpoints:
-        _read_all(handle, source, journal, checkpoints, sidecar.partial if copying else None, progress=progress)
-        looked_at, malformed = look_at_samples(handle, stamp.size)
-        _check_same(source, stamp, FileStamp.of(os.fstat(handle)))
+    with opened(source) as file, journal.start() as checkpoints:
+        _read_all(file, source, journal, checkpoints, sidecar.partial if copying else None, progress=progress)
+        looked_at, malformed = look_at_samples(file.fileno(), stamp.size)
+        _check_same(source, stamp, FileStamp.of(os.fstat(file.fileno())))
     if copying:
         install_copy(sidecar)
     else:
@@ -205,30 +174,33 @@ def _check_same(source: Path, before: FileStamp, after: FileStamp) -> None:
 
 
 def _read_all(
-    handle: int, source: Path, journal: Journal, checkpoints: IO[bytes], copy_to: Path | None, *, progress: bool
+    file: FileIO, source: Path, journal: Journal, checkpoints: IO[bytes], copy_to: Path | None, *, progress: bool
 ) -> None:
     """Reads from where the journal ends to the file's end: scan, digest, copy, one checkpoint a chunk."""
     size, chunk_bytes = journal.header.stamp.size, journal.header.chunk_bytes
     begin = journal.state.size
+    file.seek(begin)
     with contextlib.ExitStack() as stack:
         advance = stack.enter_context(meter(size, f"reading {source.name}", enabled=progress, done=begin))
-        hasher = stack.enter_context(ThreadPoolExecutor(1, "grepseek-digest"))  # hashing releases the interpreter
+        hasher = stack.enter_context(ChunkHasher())
         copy = stack.enter_context(_copy_at(copy_to, begin)) if copy_to else None
         for offset in range(begin, size, chunk_bytes):
-            data = read_chunk(handle, source, offset, min(chunk_bytes, size - offset))
-            digest = hasher.submit(hashlib.sha256, data)
-            scan(journal.state, data, source)
+            for block in read_blocks(file, source, min(chunk_bytes, size - offset)):
+                hasher.update(block)
+                scan(journal.state, block, source)
+                if copy is not None:
+                    copy.write(block)
+                advance(len(block))
             if copy is not None:
-                copy.write(data)
+                copy.flush()
                 os.fsync(copy.fileno())  # a checkpoint must not outlive the bytes that it speaks of
-            journal.add(checkpoints, digest.result().hexdigest())
-            advance(len(data))
+            journal.add(checkpoints, hasher.finish())
 
 
 @contextlib.contextmanager
 def _copy_at(path: Path, offset: int) -> Iterator[IO[bytes]]:
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    with os.fdopen(handle, "r+b", buffering=0) as file:
+    with os.fdopen(handle, "r+b") as file:
         file.truncate(offset)
         file.seek(offset)
         yield file

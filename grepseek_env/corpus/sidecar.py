@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import stat
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,13 +24,24 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
 
-__all__ = ["CHUNK_BYTES", "CORPUS_NAME", "DIGEST_KIND", "FileStamp", "Finding", "Manifest", "Sidecar", "examine"]
+__all__ = [
+    "CHUNK_BYTES",
+    "CORPUS_NAME",
+    "DIGEST_KIND",
+    "FileStamp",
+    "Finding",
+    "Manifest",
+    "Sidecar",
+    "examine",
+    "settled_stamp",
+]
 
 CORPUS_NAME = "corpus.jsonl"
 CHUNK_BYTES = 64 << 20
 DIGEST_KIND = "sha256-tree-64M"
 _FORMAT = 1
 _SUFFIX = ".grepseek"
+_SETTLED_NS = 20_000_000  # time stamps tick every 4 to 10 ms: a younger file could change without a new stamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +67,16 @@ class FileStamp:
     def same_file(self, other: FileStamp) -> bool:
         """Tells whether both name one inode."""
         return (self.device, self.inode) == (other.device, other.inode)
+
+
+def settled_stamp(path: Path) -> FileStamp:
+    """Returns the file's stamp once it is so old that a later change is sure to show in it (waits 20 ms at most)."""
+    stamp = FileStamp.of(path.stat())
+    wait = _SETTLED_NS - (time.time_ns() - max(stamp.mtime, stamp.ctime))
+    if 0 < wait <= _SETTLED_NS:
+        time.sleep(wait / 1e9)
+        stamp = FileStamp.of(path.stat())
+    return stamp
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,11 @@ import os
 from typing import TYPE_CHECKING, Any, final
 
 from grepseek_env.corpus.locate import locate
-from grepseek_env.corpus.prepare import locked, prepare, write_manifest
+from grepseek_env.corpus.prepare import prepare, write_manifest
 from grepseek_env.corpus.reading import hash_file, tree_digest
-from grepseek_env.corpus.sidecar import FileStamp, Manifest, Sidecar, examine
+from grepseek_env.corpus.sidecar import FileStamp, Manifest, Sidecar, examine, settled_stamp
 from grepseek_env.errors import CorpusChanged, CorpusNotFound
+from grepseek_env.paths import file_lock
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -166,13 +167,16 @@ def _confirmed(sidecar: Sidecar, manifest: Manifest, *, progress: bool) -> Manif
     if finding.changed:
         raise CorpusChanged(f"the corpus is not the one that was prepared: {'; '.join(finding.changed)}. "
                             f"{_remedy(manifest.source).capitalize()}")  # fmt: skip
-    before = {path: FileStamp.of(path.stat()) for path in finding.recheck}
+    before = {path: settled_stamp(path) for path in finding.recheck}
     for path in finding.recheck:
         if tree_digest(hash_file(path, progress=progress)) != manifest.digest:
             raise CorpusChanged(f"the content of {path} is not the one that was prepared: {_remedy(manifest.source)}")
     view = before.get(sidecar.corpus_file, manifest.view_stamp)
     source = view if manifest.view_kind == "link" else before.get(manifest.source, manifest.source_stamp)
     refreshed = dataclasses.replace(manifest, view_stamp=view, source_stamp=source)
-    with contextlib.suppress(OSError), locked(sidecar):  # a sidecar that cannot be written is read again next time
+    with (
+        contextlib.suppress(OSError),
+        file_lock(sidecar.lock),
+    ):  # a sidecar that cannot be written is read again next time
         write_manifest(sidecar, refreshed)
     return refreshed

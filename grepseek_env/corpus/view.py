@@ -34,7 +34,8 @@ def why_no_link(source: Path, sidecar: Sidecar) -> str:
         if error.errno not in _NO_LINK:
             raise
         return f"no hard link to {source} is possible here: {os.strerror(error.errno)}"
-    trial.unlink()
+    finally:
+        trial.unlink(missing_ok=True)
     return ""
 
 
