@@ -130,8 +130,8 @@ def render_result(result: CommandResult, clipped: Clipped, *, timeout: float | N
         if clipped.truncated:
             return f"{text}\n{TRUNCATED}" if text else TRUNCATED
         return text or BLANK_OUTPUT
-    if result.stderr:
-        return _render_messages(result.stderr)
+    if messages := _messages(result.stderr):
+        return messages
     match result.exit_code:
         case 0 | 1 | None:  # 1 is "no match" to rg and grep: an answer, not an error
             return NO_OUTPUT
@@ -139,12 +139,10 @@ def render_result(result: CommandResult, clipped: Clipped, *, timeout: float | N
             return f"[no output, exit code {code}]"
 
 
-def _render_messages(stderr: bytes) -> str:
-    messages = clip(stderr, max_chars=STDERR_CHARS)
-    text = messages.text.rstrip("\r\n")
-    if messages.truncated:
-        return f"{text}\n{TRUNCATED}"
-    return text or NO_OUTPUT
+def _messages(stderr: bytes) -> str:
+    head = clip(stderr, max_chars=STDERR_CHARS)
+    text = head.text.rstrip("\r\n")
+    return f"{text}\n{TRUNCATED}" if head.truncated else text
 
 
 def load_tokenizer(value: Any) -> TokenCounter | None:

@@ -1,8 +1,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
 
 from tests.support.golden import Golden
+
+# A slow machine is no failure: no test asserts on time, so Hypothesis must not either.
+settings.register_profile("grepseek", deadline=None)
+settings.load_profile("grepseek")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

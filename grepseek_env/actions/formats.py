@@ -16,10 +16,11 @@ from grepseek_env.actions.parser import (
     HERMES_TAGS,
     TOOL_NAME,
     hermes_thought,
+    hermes_valid,
     is_text,
     parse_hermes,
     parse_plain,
-    turns_valid,
+    plain_valid,
 )
 from grepseek_env.config import closest
 from grepseek_env.errors import ConfigError
@@ -54,8 +55,8 @@ class ActionFormat:
         render_action: `(thought, command=None, answer=None)` -> the canonical turn, which `parse` reads back. Exactly
             one of command and answer must be given. Raises `ConfigError` for what the format cannot carry.
         inert: text -> text in which nothing reads as the format's own tags.
-        format_valid: actions of all turns -> whether the transcript is valid as a whole: (tool call)* answer, all of
-            them well formed.
+        format_valid: actions of all turns -> whether the transcript is valid as a whole: (tool call)* answer, in
+            hermes all of them well formed.
     """
 
     name: str
@@ -68,7 +69,7 @@ class ActionFormat:
     render_observation: Callable[[str], str]
     render_action: _RenderAction
     inert: Callable[[str], str]
-    format_valid: Callable[[Sequence[Action]], bool] = turns_valid
+    format_valid: Callable[[Sequence[Action]], bool]
 
 
 # The format's tags in any case and spacing, and the <|...|> tokens of chat templates: a tokenizer that is not told
@@ -138,7 +139,7 @@ def _is_call(command: str | None, answer: str | None) -> bool:
 def _filled(label: str, text: str) -> None:
     _carried(label, text)
     if not text.strip():
-        raise ConfigError(f"{label} is {text!r}; a turn needs a {label} with text in it")
+        raise ConfigError(f"{label} is {text!r}; it must hold more than white space")
 
 
 def _carried(label: str, text: str | None, *, tags: re.Pattern[str] | None = None) -> str:
@@ -182,6 +183,7 @@ ACTION_FORMATS: Mapping[str, ActionFormat] = MappingProxyType(
                 render_observation=_hermes_observation,
                 render_action=_hermes_action,
                 inert=_hermes_inert,
+                format_valid=hermes_valid,
             ),
             ActionFormat(
                 name="plain",
@@ -194,6 +196,7 @@ ACTION_FORMATS: Mapping[str, ActionFormat] = MappingProxyType(
                 render_observation=_unchanged,
                 render_action=_plain_action,
                 inert=_unchanged,
+                format_valid=plain_valid,
             ),
         )
     }

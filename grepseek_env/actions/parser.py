@@ -18,7 +18,18 @@ if TYPE_CHECKING:
 
     from grepseek_env.types import Action
 
-__all__ = ["HERMES_TAGS", "MALFORMED", "TOOL_NAME", "hermes_thought", "parse_hermes", "parse_plain", "turns_valid"]
+__all__ = [
+    "HERMES_TAGS",
+    "MALFORMED",
+    "TOOL_NAME",
+    "hermes_thought",
+    "hermes_valid",
+    "is_text",
+    "malformed",
+    "parse_hermes",
+    "parse_plain",
+    "plain_valid",
+]
 
 TOOL_NAME = "shell"
 HERMES_TAGS = ("think", "tool_call", "tool_response", "answer")
@@ -27,7 +38,7 @@ HERMES_TAGS = ("think", "tool_call", "tool_response", "answer")
 # name tags without angle brackets, because they are shown inside a tool_response block.
 MALFORMED = {
     "no-action": "no action found: after the think block write one tool_call block or one answer block",
-    "bad-json": "the tool_call block does not hold a valid JSON object",
+    "bad-json": 'the tool_call block must hold valid JSON: {"name": "shell", "arguments": {"command": "..."}}',
     "duplicate-key": "the tool_call object has the same key twice",
     "extra-text": "only one JSON object may stand in a tool_call block, and nothing after it",
     "not-an-object": 'the tool_call block must hold an object: {"name": "shell", "arguments": {"command": "..."}}',
@@ -62,11 +73,20 @@ def _no_constant(name: str) -> float:
 _JSON = json.JSONDecoder(object_pairs_hook=_object, parse_int=float, parse_constant=_no_constant)
 
 
-def turns_valid(turns: Sequence[Action]) -> bool:
+def hermes_valid(turns: Sequence[Action]) -> bool:
     """Tells whether a transcript is (tool call)* answer, every turn of it well formed."""
     match turns:
         case [*calls, FinalAnswer(well_formed=True)]:
             return all(isinstance(call, ToolCall) and call.well_formed for call in calls)
+        case _:
+            return False
+
+
+def plain_valid(turns: Sequence[Action]) -> bool:
+    """Tells whether a transcript is (tool call)* answer; the answer has text, and what follows its line is ignored."""
+    match turns:
+        case [*calls, FinalAnswer(answer=answer)]:
+            return bool(answer) and all(isinstance(call, ToolCall) for call in calls)
         case _:
             return False
 
