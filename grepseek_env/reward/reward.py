@@ -71,20 +71,23 @@ def compute_reward(
     f1 = f1_score(answer or "", golden_answers, yes_no_rule=rule)
     em = exact_match(answer or "", golden_answers, yes_no_rule=rule)
     valid = format_valid and answered
-    bonus = 0.0
     if isinstance(config, RewardConfig):
-        score = f1 if config.metric == "f1" else em
-        match config.format:
-            case "bonus":
-                bonus = config.format_weight if valid else 0.0
-                reward = score + bonus
-            case "gate":
-                reward = score if valid else 0.0
-            case "off":
-                reward = score
+        reward, bonus = _configured(config, f1 if config.metric == "f1" else em, valid=valid)
     else:
-        reward = _finite(config(answer, tuple(golden_answers), valid), config)
+        reward, bonus = _finite(config(answer, tuple(golden_answers), valid), config), 0.0
     return RewardBreakdown(reward=reward, f1=f1, em=em, format_valid=valid, format_bonus=bonus, answered=answered)
+
+
+def _configured(config: RewardConfig, score: float, *, valid: bool) -> tuple[float, float]:
+    """Returns the reward and the share of it that is the format bonus."""
+    match config.format:
+        case "bonus":
+            bonus = config.format_weight if valid else 0.0
+            return score + bonus, bonus
+        case "gate":
+            return score if valid else 0.0, 0.0
+        case "off":
+            return score, 0.0
 
 
 def _finite(value: object, function: RewardFunction) -> float:
