@@ -105,7 +105,7 @@ class PairTokenizer:
         return [0] * (len(text) // 2 + len(text) % 2) + [1] * add_special_tokens
 
 
-TOKENIZERS = {
+TOKENIZERS: dict[str, Any] = {
     "byte level": byte_level,
     "sentence piece": sentence_piece,
     "word piece": lower_word_piece,
