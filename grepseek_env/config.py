@@ -58,7 +58,8 @@ class Limits:
 
     Attributes:
         command_timeout: seconds of run time (the paper: 60 at inference, 180 in training).
-        cpu_seconds: processor seconds of each program (RLIMIT_CPU); None: the timeout rounded up, plus one.
+        cpu_seconds: processor seconds of each program, all its threads together (RLIMIT_CPU); None: the timeout
+            rounded up plus one, for each core that sort may use.
         memory_bytes: address space of each program (RLIMIT_AS).
         temp_file_bytes: size of each temporary file, such as those of a sort that spills (RLIMIT_FSIZE).
         open_files: descriptors of each program (RLIMIT_NOFILE).

@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from grepseek_env.engine.programs import open_programs
+from grepseek_env.engine.sandbox import Sandbox
+from tests.support.odd_corpora import ordinary
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path) -> Sandbox:
+    view = tmp_path / "view"
+    view.mkdir()
+    (view / "corpus.jsonl").write_bytes(ordinary(300))
+    return Sandbox(open_programs(), view)
