@@ -84,7 +84,7 @@ def fetch(name: str, into: str | os.PathLike[str] | None = None, *, progress: bo
     source = SOURCES.get(name)
     if source is None:
         known = ", ".join(SOURCES)
-        raise CorpusNotFound(f"no public corpus is named {name!r}{closest(name, list(SOURCES))} Known: {known}")
+        raise CorpusNotFound(f"no public corpus is named {name!r}{closest(name, list(SOURCES))}; known: {known}")
     folder = Path(into).absolute() if into is not None else cache_dir() / "corpora"
     target = folder / source.name
     if target.is_file():

@@ -162,11 +162,11 @@ def _remedy(source: Path) -> str:
 def _confirmed(sidecar: Sidecar, manifest: Manifest, *, progress: bool) -> Manifest:
     """Returns the manifest if the files are those that it speaks of, reading them where their stamps leave a doubt."""
     finding = examine(sidecar, manifest)
-    if not finding.changed and not finding.recheck:
+    if finding.intact:
         return manifest
     if finding.changed:
-        raise CorpusChanged(f"the corpus is not the one that was prepared: {'; '.join(finding.changed)}. "
-                            f"{_remedy(manifest.source).capitalize()}")  # fmt: skip
+        reasons = "; ".join(finding.changed)
+        raise CorpusChanged(f"the corpus is not the one that was prepared ({reasons}): {_remedy(manifest.source)}")
     before = {path: settled_stamp(path) for path in finding.recheck}
     for path in finding.recheck:
         if tree_digest(hash_file(path, progress=progress)) != manifest.digest:
