@@ -52,7 +52,8 @@ def _chosen(into: Path) -> Sidecar:
     if folder.exists():
         if not folder.is_dir():
             raise ConfigError(f"into={str(into)!r} is a file; it must be a folder, new or empty")
-        others = sorted(entry.name for entry in folder.iterdir())
+        own = Sidecar(folder)
+        others = sorted({entry.name for entry in folder.iterdir()} - {own.lock.name, own.view.name, own.partial.name})
         if others and Sidecar.recognise(folder) is None:
             raise ConfigError(f"into={str(into)!r} holds {', '.join(others[:5])}; it must be a folder, new or empty")
     return Sidecar(folder)

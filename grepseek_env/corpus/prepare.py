@@ -46,7 +46,12 @@ def prepare(source: Path, sidecar: Sidecar, *, progress: bool = False, chunk_byt
             if manifest is None:
                 manifest = _build(source, sidecar, progress=progress, chunk_bytes=chunk_bytes)
         except CorpusInvalid:
-            _discard(sidecar)
+            sidecar.journal.unlink(missing_ok=True)
+            sidecar.partial.unlink(missing_ok=True)
+            _leave(sidecar)
+            raise
+        except (CorpusError, OSError):
+            _leave(sidecar)
             raise
     return manifest
 
@@ -98,16 +103,15 @@ def _still_fits(source: Path, sidecar: Sidecar) -> Manifest | None:
     return manifest
 
 
-def _discard(sidecar: Sidecar) -> None:
-    """Leaves nothing of a refused corpus, save an earlier manifest, which still says what it was made from."""
-    sidecar.journal.unlink(missing_ok=True)
-    sidecar.partial.unlink(missing_ok=True)
-    if not sidecar.manifest.exists():
-        with contextlib.suppress(OSError):  # somebody keeps other things in there
-            sidecar.view.rmdir()
-        if [entry.name for entry in sidecar.folder.iterdir()] == [sidecar.lock.name]:
-            sidecar.lock.unlink()
-            sidecar.folder.rmdir()
+def _leave(sidecar: Sidecar) -> None:
+    """Removes the folder if there is nothing in it worth keeping: no manifest, no checkpoints."""
+    with contextlib.suppress(OSError):  # what a user put there stays, and the first error is the one to tell
+        if not sidecar.manifest.exists() and not sidecar.journal.exists():
+            if sidecar.view.is_dir() and not sidecar.corpus_file.exists():
+                sidecar.view.rmdir()
+            if [entry.name for entry in sidecar.folder.iterdir()] == [sidecar.lock.name]:
+                sidecar.lock.unlink()
+                sidecar.folder.rmdir()
 
 
 def _open_journal(source: Path, sidecar: Sidecar, chunk_bytes: int) -> Journal:

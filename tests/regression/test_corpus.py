@@ -20,6 +20,7 @@ from grepseek_env.errors import CorpusChanged
 from tests.support.odd_corpora import ordinary
 
 CONTENT = ordinary(400)
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the usual second file system, in a folder of our own
 
 _SLOW_BUILD = """
 import signal, sys, time
@@ -105,9 +106,9 @@ def test_a_file_size_limit_is_a_full_disk_and_leaves_no_manifest(source: Path) -
     assert build_corpus(source).corpus_file.read_bytes() == CONTENT
 
 
-@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="needs a second file system")
+@pytest.mark.skipif(not SHARED_MEMORY.is_dir(), reason="needs a second file system")
 def test_another_file_system_takes_a_copy(source: Path) -> None:
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+    with tempfile.TemporaryDirectory(dir=SHARED_MEMORY) as folder:
         if os.stat(folder).st_dev == source.stat().st_dev:  # noqa: PTH116
             pytest.skip("the tests' own folder is on the same file system")
         store = build_corpus(source, into=Path(folder) / "sidecar")

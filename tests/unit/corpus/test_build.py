@@ -322,7 +322,9 @@ def test_too_little_room_for_a_copy_is_told_before(source: Path, monkeypatch: py
     monkeypatch.setattr(prepare_module.shutil, "disk_usage", lambda _path: usage)
     with pytest.raises(CorpusError, match=r"a copy of the corpus needs [\d,]+ bytes in .*; 5,000 are free.*into="):
         build_corpus(source)
-    assert not Sidecar.beside(source).partial.exists()
+    assert names(source.parent) == ["passages.jsonl"]
+    monkeypatch.undo()
+    assert build_corpus(source).corpus_file.read_bytes() == CONTENT
 
 
 def test_another_error_of_link_is_not_taken_for_a_reason_to_copy(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,6 +346,9 @@ def test_into_chooses_the_sidecar(source: Path, tmp_path: Path) -> None:
     assert CorpusStore.open(tmp_path / "deep" / "er") == store
     assert build_corpus(source, into=tmp_path / "deep" / "er") == store
     assert build_corpus(tmp_path / "deep" / "er") == store
+    (tmp_path / "broken off").mkdir()
+    (tmp_path / "broken off" / "lock").touch()
+    assert build_corpus(source, into=tmp_path / "broken off").digest == store.digest
 
 
 def test_into_spares_folders_with_other_things(source: Path, tmp_path: Path) -> None:
