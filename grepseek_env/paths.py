@@ -84,7 +84,7 @@ def file_lock(path: Path, *, on_wait: Callable[[], object] | None = None) -> Ite
     """Holds an exclusive lock on the file `path`, making it and its folder if need be.
 
     It keeps threads and processes apart, and ends with the process, so that a killed one blocks nobody. The holder
-    may remove the file and its folder: whoever waited starts over with new ones.
+    may, as the last thing it does, remove the file and its folder: whoever waited starts over with new ones.
 
     Args:
         path: the lock file; its content means nothing.

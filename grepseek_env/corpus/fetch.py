@@ -109,25 +109,26 @@ def _say(text: str) -> None:
 
 
 def _fetch(name: str, source: Source, target: Path, *, progress: bool) -> None:
-    hub = _hub()
+    hub, hub_cache = _hub()
     cached = hub.try_to_load_from_cache(source.repository, source.packed, repo_type="dataset")
     packed = Path(cached) if isinstance(cached, str) else None
-    _check_room(name, source, target.parent, Path(hub.constants.HF_HUB_CACHE), packed)
+    _check_room(name, source, target.parent, hub_cache, packed)
     if packed is None:
         packed = _download(name, hub, source)
     _unpack(packed, target, progress=progress)
 
 
-def _hub() -> ModuleType:
+def _hub() -> tuple[ModuleType, Path]:
+    """Returns the Hub's library and the folder of its cache, which may not exist yet."""
     try:
         import huggingface_hub  # noqa: PLC0415 - an extra
+        from huggingface_hub import constants  # noqa: PLC0415 - no attribute until it is imported
     except ImportError as error:
         raise ConfigError(
             "fetching a public corpus needs huggingface_hub: pip install 'grepseek-env[hub]'. Without it any JSONL "
             "file of passages can be used as the corpus"
         ) from error
-    module: ModuleType = huggingface_hub
-    return module
+    return huggingface_hub, Path(constants.HF_HUB_CACHE)
 
 
 def _check_room(name: str, source: Source, folder: Path, hub_cache: Path, packed: Path | None) -> None:
@@ -152,7 +153,7 @@ def _download(name: str, hub: Any, source: Source) -> Path:
     except _unreachable() as error:
         if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
             raise
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        first = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
         raise SourceUnavailable(
             f"{name} ({source.packed} of the Hub data set {source.repository}) could not be loaded: {first}. Whatever "
             "came so far is kept: run it again when the Hub can be reached. Or use another corpus: any JSONL or text "
