@@ -214,6 +214,8 @@ class Sliced:
         early: the first slices may decide, so that a small first slice pays.
         reason: how far the slicing goes and why no farther, in words.
         written: the sliced programs as they were written: `written + tail` is the pipeline.
+        stdin_label: with `piped`, what the first program, an rg, would call the file: its messages say `<stdin>`.
+            Empty where messages are the same.
     """
 
     mapped: tuple[Argv, ...]
@@ -225,6 +227,7 @@ class Sliced:
     early: bool
     reason: str
     written: tuple[Argv, ...]
+    stdin_label: str = ""
 
 
 Plan: TypeAlias = Sequential | Sliced

@@ -32,7 +32,7 @@ HEAD = ProgramSpec(
     operands=Operands.FILES,
     flags=(
         flag("-n --lines", "print NUM lines; with -NUM all but the last NUM", Effect.HEAD, NUMBER),
-        flag("-c --bytes", "print NUM bytes; with -NUM all but the last NUM", Effect.OPAQUE, NUMBER),
+        flag("-c --bytes", "print NUM bytes; with -NUM all but the last NUM", Effect.HEAD, NUMBER),
         flag("-q --quiet --silent", "no file names between files", Effect.KEEP),
         flag("-v --verbose", "print the file name first"),
         ZERO,
@@ -55,7 +55,7 @@ TAIL = ProgramSpec(
     operands=Operands.FILES,
     flags=(
         flag("-n --lines", "print the last NUM lines; with +NUM from line NUM on", Effect.TAIL, NUMBER),
-        flag("-c --bytes", "print the last NUM bytes; with +NUM from byte NUM on", Effect.OPAQUE, NUMBER),
+        flag("-c --bytes", "print the last NUM bytes; with +NUM from byte NUM on", Effect.TAIL, NUMBER),
         flag("-q --quiet --silent", "no file names between files", Effect.KEEP),
         flag("-v --verbose", "print the file name first"),
         ZERO,
@@ -157,8 +157,8 @@ UNIQ = ProgramSpec(
     operands=Operands.ONE_FILE,
     flags=(
         flag("-c --count", "print how often each line came", Effect.UNIQ),
-        flag("-d --repeated", "print only lines that came more than once"),
-        flag("-u --unique", "print only lines that came once"),
+        flag("-d --repeated", "print only lines that came more than once", Effect.UNIQ),
+        flag("-u --unique", "print only lines that came once", Effect.UNIQ),
         flag("-i --ignore-case", "ignore case", Effect.KEY),
         flag("-f --skip-fields", "do not compare the first NUM fields", Effect.KEY, NUMBER),
         flag("-s --skip-chars", "do not compare the first NUM characters", Effect.KEY, NUMBER),
