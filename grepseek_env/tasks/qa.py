@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from grepseek_env.errors import ConfigError, QuestionsError
 from grepseek_env.paths import atomic_file
 from grepseek_env.types import EvidenceStep, Question
+
+if TYPE_CHECKING:
+    import os
 
 __all__ = [
     "QuestionSet",
@@ -169,7 +171,9 @@ def question_from_dict(record: object, *, where: str = "question") -> Question:
 def _answers(golden: object, where: str) -> tuple[str, ...]:
     answers = [golden] if isinstance(golden, str) else golden
     if not isinstance(answers, (list, tuple)) or not answers:
-        raise QuestionsError(f"{where}: golden_answers is {_show(golden)}; it must be text or a non-empty list of texts")
+        raise QuestionsError(
+            f"{where}: golden_answers is {_show(golden)}; it must be text or a non-empty list of texts"
+        )
     for answer in answers:
         if not isinstance(answer, str) or not answer.strip():
             raise QuestionsError(f"{where}: golden_answers holds {_show(answer)}; every answer must be non-empty text")
@@ -184,7 +188,9 @@ def _evidence(value: object, where: str) -> tuple[EvidenceStep, ...]:
     steps = []
     for index, step in enumerate(value):
         if not isinstance(step, Mapping) or not all(isinstance(step.get(key), str) for key in _STEP_KEYS):
-            raise QuestionsError(f"{where}: evidence[{index}] needs the texts {', '.join(_STEP_KEYS)}; it is {_show(step)}")
+            raise QuestionsError(
+                f"{where}: evidence[{index}] needs the texts {', '.join(_STEP_KEYS)}; it is {_show(step)}"
+            )
         aliases = step.get("aliases", ())
         if not isinstance(aliases, (list, tuple)) or not all(isinstance(alias, str) for alias in aliases):
             raise QuestionsError(f"{where}: evidence[{index}].aliases is {_show(aliases)}; it must be a list of texts")

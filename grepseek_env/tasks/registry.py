@@ -17,10 +17,10 @@ from grepseek_env.errors import ConfigError, CorpusNotFound, QuestionsError
 from grepseek_env.tasks.benchmarks import BENCHMARKS, load_benchmark
 from grepseek_env.tasks.qa import QuestionSet, load_questions, questions_from_records
 from grepseek_env.tasks.world import BENCH_OPTIONS, PRESETS, WORLD_OPTIONS, World, bench_corpus, world_config
-from grepseek_env.types import Question
 
 if TYPE_CHECKING:
     from grepseek_env.corpus.store import CorpusStore
+    from grepseek_env.types import Question
 
 __all__ = [
     "TASKS",
@@ -41,7 +41,7 @@ QuestionsLike: TypeAlias = "str | os.PathLike[str] | Sequence[Mapping[str, Any] 
 class CorpusSource(Protocol):
     """Makes a corpus, if need be, and says where it is."""
 
-    def __call__(self, options: Options, *, progress: bool) -> Path:
+    def __call__(self, options: Options, /, *, progress: bool) -> Path:
         """Returns the path of the JSONL file."""
 
 
@@ -174,7 +174,7 @@ def parse_name(value: str) -> TaskName | None:
         ConfigError: the task exists, but not this option or split.
     """
     head, _, rest = value.partition("?")
-    query, _, split = (rest if rest else head).partition("/")
+    query, _, split = (rest or head).partition("/")
     name = head if rest else query
     task = TASKS.get(name)
     if task is None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from grepseek_env.errors import ConfigError
 from grepseek_env.paths import cache_dir
@@ -13,6 +12,10 @@ from grepseek_env.tasks.world.config import GENERATOR_VERSION, parse_size
 from grepseek_env.tasks.world.rng import key64
 from grepseek_env.tasks.world.text import CalibratedText
 from grepseek_env.tasks.world.writing import write_corpus
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
 
 __all__ = ["BENCH_OPTIONS", "BenchText", "bench_corpus", "generate_corpus"]
 
@@ -53,7 +56,12 @@ class BenchText:
 
 
 def generate_corpus(
-    path: str | os.PathLike[str], *, bytes: int | str, seed: int = 0, workers: int = 1, progress: bool = False  # noqa: A002
+    path: str | os.PathLike[str],
+    *,
+    bytes: int | str,  # noqa: A002 - it reads well at the call, as in the name world:bench?bytes=1GB
+    seed: int = 0,
+    workers: int = 1,
+    progress: bool = False,
 ) -> Path:
     """Writes a corpus of calibrated text, in the format of the reference corpus.
 

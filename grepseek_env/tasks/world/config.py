@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from types import MappingProxyType
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from grepseek_env.config import closest
 from grepseek_env.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 __all__ = [
     "GENERATOR_VERSION",
@@ -33,7 +35,7 @@ QUESTION_KINDS = ("1-hop", "2-hop", "3-hop", "4-hop", "comparison", "yes-no", "d
 
 @dataclass(frozen=True, slots=True)
 class WorldConfig:
-    """What a generated world is like. Equal configs give equal bytes, everywhere.
+    r"""What a generated world is like. Equal configs give equal bytes, everywhere.
 
     Attributes:
         seed: another seed gives other names, facts, texts and questions.
@@ -56,7 +58,7 @@ class WorldConfig:
         kinds: question kinds to draw from, a subset of `QUESTION_KINDS`; empty takes all that the style has, and
             style "facts" has the first two.
         questions: how many questions a split has where no limit is given; any index may be asked for.
-        escape_non_ascii: write non-ASCII letters as ``\\u00e9``, as the reference corpus does. Off by default, since
+        escape_non_ascii: write non-ASCII letters as ``\u00e9``, as the reference corpus does. Off by default, since
             ``rg -F 'Café'`` then finds nothing.
     """
 
@@ -84,7 +86,7 @@ class WorldConfig:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= below:
                 raise ConfigError(f"WorldConfig.{name} is {value!r}; it must be a number from 0 to {below}")
-        if not isinstance(self.test_fraction, (int, float)) or not 0 < self.test_fraction < 1:
+        if not 0 < self.test_fraction < 1:
             raise ConfigError(f"WorldConfig.test_fraction is {self.test_fraction!r}; it must lie between 0 and 1")
         for name, choices in (("style", ("wiki", "facts")), ("names", ("rich", "regular"))):
             if getattr(self, name) not in choices:
@@ -161,7 +163,7 @@ def parse_size(text: str) -> int:
     if match is None or match[3].lower() not in units:
         raise ConfigError(f"{text!r} is no size; write a number and one of {', '.join(filter(None, _UNITS))}")
     whole, part, unit = match[1], match[2] or "", match[3]
-    return int(whole + part) * units[unit.lower()] // 10 ** len(part)
+    return int(whole + part) * units[unit.lower()] // int("1" + "0" * len(part))
 
 
 def _integer(text: str) -> int:

@@ -6,7 +6,6 @@ its split, and its arithmetic can be inverted where questions need partners (`sh
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -16,6 +15,8 @@ from grepseek_env.tasks.world.rng import Shuffle, key64, mix64
 from grepseek_env.tasks.world.schema import SCHEMAS, Relation
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from grepseek_env.tasks.world.config import WorldConfig
 
 __all__ = ["ENTITY_KINDS", "FORMS", "Date", "Facts", "WorkForm", "date_forms", "number_forms"]
@@ -27,21 +28,23 @@ _MONTHS = (
 )  # fmt: skip
 _FIRST_BIRTH, _BIRTH_YEARS = 1850, 130
 _OCCUPATIONS = (
-    "architect", "astronomer", "actor", "botanist", "cellist", "chemist", "composer", "conductor", "dancer", "diplomat",
-    "engraver", "explorer", "film editor", "geologist", "historian", "illustrator", "inventor", "judge", "journalist",
-    "librarian", "linguist", "mathematician", "midwife", "naturalist", "novelist", "painter", "philosopher", "physician",
-    "physicist", "pianist", "pilot", "poet", "politician", "printer", "publisher", "sculptor", "singer", "surgeon",
-    "teacher", "translator", "violinist", "zoologist", "economist", "engineer", "fencer", "gardener", "photographer",
-    "playwright",
+    "architect", "astronomer", "actor", "botanist", "cellist", "chemist", "composer", "conductor", "dancer",
+    "diplomat", "engraver", "explorer", "film editor", "geologist", "historian", "illustrator", "inventor", "judge",
+    "journalist", "librarian", "linguist", "mathematician", "midwife", "naturalist", "novelist", "painter",
+    "philosopher", "physician", "physicist", "pianist", "pilot", "poet", "politician", "printer", "publisher",
+    "sculptor", "singer", "surgeon", "teacher", "translator", "violinist", "zoologist", "economist", "engineer",
+    "fencer", "gardener", "photographer", "playwright",
 )  # fmt: skip
 _INDUSTRIES = (
     "shipbuilding", "textile", "publishing", "chemical", "railway", "insurance", "brewing", "paper", "optical",
-    "pharmaceutical", "furniture", "banking", "watchmaking", "film", "toy", "mining", "steel", "glass", "ceramics", "fishing",
-    "timber", "aviation", "telephone", "confectionery", "printing", "leather", "bicycle", "fertiliser", "cement", "gas",
+    "pharmaceutical", "furniture", "banking", "watchmaking", "film", "toy", "mining", "steel", "glass", "ceramics",
+    "fishing", "timber", "aviation", "telephone", "confectionery", "printing", "leather", "bicycle", "fertiliser",
+    "cement", "gas",
 )  # fmt: skip
 _GENRES = (
-    "adventure", "comedy", "crime", "fantasy", "historical", "horror", "mystery", "romance", "satire", "science fiction",
-    "thriller", "tragedy", "war", "documentary", "coming-of-age", "gothic", "epistolary", "detective",
+    "adventure", "comedy", "crime", "fantasy", "historical", "horror", "mystery", "romance", "satire",
+    "science fiction", "thriller", "tragedy", "war", "documentary", "coming-of-age", "gothic", "epistolary",
+    "detective",
 )  # fmt: skip
 _CURRENCIES = ("crown", "mark", "dinar", "peso", "florin", "pound", "franc", "lira", "thaler", "ducat")
 
@@ -148,6 +151,20 @@ class Facts:
         }
         self.object = lru_cache(1 << 16)(self._object)
 
+    def entity(self, relation: str, subject: int) -> int:
+        """Returns the index of an object that is an entity."""
+        value = self.object(relation, subject)
+        if not isinstance(value, int):
+            raise TypeError(f"the object of {relation} is no entity but {value!r}")
+        return value
+
+    def date(self, relation: str, subject: int) -> Date:
+        """Returns an object that is a day."""
+        value = self.object(relation, subject)
+        if not isinstance(value, Date):
+            raise TypeError(f"the object of {relation} is no day but {value!r}")
+        return value
+
     def _object(self, relation: str, subject: int) -> object:
         """Returns an entity's index, a `Date`, a year or number, or a text."""
         return self._compute[relation](subject)
@@ -211,8 +228,7 @@ class Facts:
 
     def person_birth_year(self, index: int) -> int:
         """Returns a person's year of birth."""
-        date = self.object("birth", index)
-        return date.year if isinstance(date, Date) else _FIRST_BIRTH
+        return self.date("birth", index).year
 
     def _birth(self, index: int) -> Date:
         start, size = self._range("person", self._split_of("person", index))
@@ -240,9 +256,8 @@ class Facts:
 
     def _release(self, index: int) -> Date:
         born = self.person_birth_year(self._evenly("creator", index))
-        issuer = self.object("founded", self._publisher(index))
-        issued = issuer.year + 1 if isinstance(issuer, Date) else 0
-        return self._after("release", index, max(born + 24, issued), 26)
+        issuer = self.date("founded", self._publisher(index)).year
+        return self._after("release", index, max(born + 24, issuer + 1), 26)
 
     def form(self, index: int) -> WorkForm:
         """Returns the form of a work."""

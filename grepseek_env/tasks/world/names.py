@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from functools import lru_cache
 from math import isqrt
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from grepseek_env.tasks.world.rng import Shuffle, mix64
 
-__all__ = ["FIRST_ONSETS", "FINALS", "MEDIALS", "NUCLEI", "NameBook", "plain_letters", "word_from_index"]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = [
+    "FINALS",
+    "FIRST_ONSETS",
+    "LONG_WORDS",
+    "MEDIALS",
+    "PLAIN_WORDS",
+    "SHORT_WORDS",
+    "NameBook",
+    "plain_letters",
+    "word_from_index",
+]
 
 # A word is onset + nucleus + (medial + nucleus)* + final. Nuclei are the only vowels and no consonant group is empty
 # but the final one, so two different choices never spell the same word.
-FIRST_ONSETS = tuple("b br d dr f fl g gr h j k kl kr l m n p pr r s sh sk st t th tr v vr w z".split())
+FIRST_ONSETS = (
+    "b", "br", "d", "dr", "f", "fl", "g", "gr", "h", "j", "k", "kl", "l", "m", "n", "p", "pr", "r", "s", "sh", "sk",
+    "st", "t", "th", "tr", "v", "w", "z",
+)  # fmt: skip
 NUCLEI = ("a", "e", "i", "o", "u", "ai", "ei", "au", "ie", "oa")
-MEDIALS = tuple(
-    "b d g k l m n r s t v z nd rt lm mb rn st ll nn ss rd lt ng sk rv ld lk rm nt lb ph rg mp ck sh th tt".split()
-)
+MEDIALS = (
+    "b", "d", "g", "k", "l", "m", "n", "r", "s", "t", "v", "z", "nd", "rt", "lm", "mb", "rn", "st", "ll", "nn", "ss",
+    "rd", "lt", "ng", "sk", "rv", "ld", "lk", "rm", "nt", "lb", "ph", "rg", "mp", "ck", "sh", "th", "tt",
+)  # fmt: skip
 FINALS = ("", "n", "r", "l", "s", "m", "t", "d", "k", "nd", "rt", "rn", "st", "x")
-_REGULAR_ONSETS = tuple("b d f g h j k m p t v w z br dr gr kr tr vl".split())
+_REGULAR_ONSETS = (
+    "b", "d", "f", "g", "h", "j", "k", "m", "p", "t", "v", "w", "z", "br", "dr", "gr", "kr", "tr", "vl",
+)  # fmt: skip
 _REGULAR_CODAS = ("", "n", "r", "l", "s")  # no onset starts with one of these letters, so spelling stays unique
 
 _ACCENTS: Mapping[str, str] = MappingProxyType(
@@ -27,7 +46,18 @@ _ACCENTS: Mapping[str, str] = MappingProxyType(
 )
 _PLAIN = str.maketrans({accented: plain for plain, marks in _ACCENTS.items() for accented in marks})
 
-_CITY_FORMS = ("{}", "Port {}", "New {}", "{} Falls", "{} Bay", "Upper {}", "{} Bridge", "Saint {}", "{} Heath", "{} Mills")
+_CITY_FORMS = (
+    "{}",
+    "Port {}",
+    "New {}",
+    "{} Falls",
+    "{} Bay",
+    "Upper {}",
+    "{} Bridge",
+    "Saint {}",
+    "{} Heath",
+    "{} Mills",
+)
 _COMPANY_FORMS = (
     "{} Works", "{} Holdings", "{} Industries", "{} & Sons", "{} Instruments", "{} Brothers", "{} Press", "{} Lines",
     "{} Laboratories", "{} Trading Company", "{} Foundry", "{} Group", "{} Mutual", "{} Textiles", "{} Motors",
@@ -40,7 +70,8 @@ _SCHOOL_FORMS = (
 _WORK_ADJECTIVES = (
     "Silent", "Crooked", "Last", "Golden", "Distant", "Borrowed", "Winter", "Hollow", "Second", "Burning", "Gentle",
     "Forgotten", "Northern", "Paper", "Bitter", "Patient", "Scarlet", "Unfinished", "Narrow", "Drowned", "Quiet",
-    "Painted", "Sleepless", "Wandering", "Broken", "Early", "Iron", "Velvet", "Midnight", "Salted", "Restless", "Stolen",
+    "Painted", "Sleepless", "Wandering", "Broken", "Early", "Iron", "Velvet", "Midnight", "Salted", "Restless",
+    "Stolen",
 )  # fmt: skip
 _WORK_NOUNS = (
     "Harbour", "Orchard", "Letters", "Lantern", "Bridge", "Garden", "Clockmaker", "Voyage", "Window", "Meadow", "Choir",
@@ -52,21 +83,27 @@ _WORK_FORMS_EACH = 8
 
 
 def word_from_index(index: int) -> str:
-    """Returns a lower-case word of two or three syllables; different indexes below 10**9 give different words."""
-    short = len(FIRST_ONSETS) * len(NUCLEI) * len(MEDIALS) * len(NUCLEI) * len(FINALS)
+    """Returns a lower-case word of two or three syllables; different indexes below `LONG_WORDS` give different words.
+
+    Words below `PLAIN_WORDS` have two syllables with single vowels.
+    """
     third = ""
-    if index >= short:
-        index, low = divmod(index - short, len(MEDIALS) * len(NUCLEI))
+    if index >= SHORT_WORDS:
+        index, low = divmod(index - SHORT_WORDS, len(MEDIALS) * len(NUCLEI))
         third = MEDIALS[low // len(NUCLEI)] + NUCLEI[low % len(NUCLEI)]
     index, final = divmod(index, len(FINALS))
-    index, second = divmod(index, len(NUCLEI))
     index, medial = divmod(index, len(MEDIALS))
-    index, first = divmod(index, len(NUCLEI))
-    return f"{FIRST_ONSETS[index]}{NUCLEI[first]}{MEDIALS[medial]}{NUCLEI[second]}{third}{FINALS[final]}"
+    index, onset = divmod(index, len(FIRST_ONSETS))
+    first, second = _NUCLEUS_PAIRS[index]
+    return f"{FIRST_ONSETS[onset]}{first}{MEDIALS[medial]}{second}{third}{FINALS[final]}"
 
 
-_SHORT_WORDS = len(FIRST_ONSETS) * len(NUCLEI) ** 2 * len(MEDIALS) * len(FINALS)
-_LONG_WORDS = _SHORT_WORDS * len(MEDIALS) * len(NUCLEI)
+# Pairs of single vowels first.
+_NUCLEUS_PAIRS = tuple(sorted(((a, b) for a in NUCLEI for b in NUCLEI), key=lambda pair: len(pair[0] + pair[1]) > 2))
+_FRAMES = len(FIRST_ONSETS) * len(MEDIALS) * len(FINALS)
+PLAIN_WORDS = _FRAMES * 25
+SHORT_WORDS = _FRAMES * len(_NUCLEUS_PAIRS)
+LONG_WORDS = SHORT_WORDS * (1 + len(MEDIALS) * len(NUCLEI))
 
 
 def plain_letters(text: str) -> str:
@@ -151,8 +188,8 @@ class NameBook:
             self._syllables = tuple(onsets[chosen(place)] for place in range(120))
             domain = 120**2 if total <= 120**2 else 120**3
         else:
-            # Few names leave room for short words only; larger worlds mix in longer ones.
-            domain = _SHORT_WORDS if total * 4 <= _SHORT_WORDS else _LONG_WORDS
+            # Small worlds have short words only; larger ones mix in longer ones.
+            domain = next((size for size in (PLAIN_WORDS, SHORT_WORDS) if total * 4 <= size), LONG_WORDS)
         self._words = Shuffle(domain, mix64(key ^ 7))
         self._long = domain != 120**2
         self.word: Callable[[str, int], str] = lru_cache(1 << 15)(self._word)

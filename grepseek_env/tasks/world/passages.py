@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from grepseek_env.tasks.world.facts import ENTITY_KINDS, Date, Facts, date_forms, number_forms
+from grepseek_env.tasks.world.facts import ENTITY_KINDS, Facts, date_forms, number_forms
 from grepseek_env.tasks.world.grammar import FACT_SENTENCES, FILLER_SENTENCES, INTRODUCED, ONE_FACT, Wording
 from grepseek_env.tasks.world.names import plain_letters
 from grepseek_env.tasks.world.rng import Shuffle, key64, mix64
 from grepseek_env.tasks.world.text import CalibratedText
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from grepseek_env.tasks.world.config import WorldConfig
     from grepseek_env.tasks.world.schema import Relation
 
@@ -20,7 +21,15 @@ __all__ = ["CHUNK_LINES", "Passages"]
 
 CHUNK_LINES = 4096
 _LANDSCAPES = ("mountainous", "coastal", "landlocked", "low-lying", "wooded", "hilly", "sparsely settled", "island")
-_GOODS = ("timber and paper", "wool and leather", "copper", "fish and salt", "wine and olives", "grain", "machine tools")
+_GOODS = (
+    "timber and paper",
+    "wool and leather",
+    "copper",
+    "fish and salt",
+    "wine and olives",
+    "grain",
+    "machine tools",
+)
 
 
 class Passages:
@@ -112,22 +121,21 @@ class Passages:
 
     def written(self, relation: Relation, subject: int) -> str:
         """Returns the object of a fact as its passage writes it."""
-        value = self._facts.object(relation.name, subject)
+        facts, name = self._facts, relation.name
         chance = mix64(self._key ^ (subject << 6) ^ (len(relation.name) << 1))
         match relation.object:
             case "date":
-                assert isinstance(value, Date)  # noqa: S101 - tells the type checker what the schema says
-                return date_forms(value)[(chance & 1) if chance >> 11 < self._config.paraphrase * (1 << 53) else 0]
+                inverted = chance & 1 and chance >> 11 < self._config.paraphrase * (1 << 53)
+                return date_forms(facts.date(name, subject))[1 if inverted else 0]
             case "number":
-                return number_forms(int(str(value)))[0]
+                return number_forms(int(str(facts.object(name, subject))))[0]
             case "year" | "text":
-                return str(value)
+                return str(facts.object(name, subject))
             case kind:
-                names = self._facts.names
-                assert isinstance(value, int)  # noqa: S101 - the same
+                entity = facts.entity(name, subject)
                 if chance >> 32 >= self._alias_use:
-                    return names.name(kind, value)
-                return names.alias(kind, value) or plain_letters(names.name(kind, value))
+                    return facts.names.name(kind, entity)
+                return facts.names.alias(kind, entity) or plain_letters(facts.names.name(kind, entity))
 
     def _text(self, kind: str, subject: int, *, second: bool, number: int) -> str:
         facts, schema = self._facts, self._facts.schema
@@ -136,7 +144,7 @@ class Passages:
         values = self._values(kind, subject, bits)
         stated, fillers = self._sentences[kind]
         told = [name for name in stated if not has_second or schema.relations[name].part == second]
-        templates = [FACT_SENTENCES[kind, name] for name in told]
+        templates = [FACT_SENTENCES[kind][name] for name in told]
         for name in (*(() if second else INTRODUCED[kind]), *told):
             values[name] = self.written(schema.relations[name], subject)
         if kind == "person" and not second:
@@ -146,7 +154,7 @@ class Passages:
             values |= {"form": form.form, "made": form.made2, "issued": form.issued, "unit": form.unit}
             if not second:
                 values["a_genre"] = _with_article(values["genre"])
-        opening = self._fact_wording(FACT_SENTENCES[kind, "again" if second else "intro"], bits >> 7)
+        opening = self._fact_wording(FACT_SENTENCES[kind]["again" if second else "intro"], bits >> 7)
         sentences = [self._fact_wording(template, bits >> (9 + 5 * place)) for place, template in enumerate(templates)]
         words = (len(opening) + sum(map(len, sentences))) // 6
         place = bits >> 13
@@ -162,23 +170,34 @@ class Passages:
     def _values(self, kind: str, subject: int, bits: int) -> dict[str, str]:
         names = self._facts.names
         alias = names.alias(kind, subject)
+        since = self._active_since(kind, subject)
         he = bits >> 33 & 1
         if kind == "person":  # couples differ, and so do both passages about one person agree
             he = (mix64(self._key ^ (subject >> 1)) ^ subject) & 1
         return {
             "name": names.name(kind, subject),
-            "aka": f" ([also|]known as {alias})".replace("[also|]", "also " if bits & 16 else "") if alias else "",
+            "aka": f" (also known as {alias})" if alias else "",
             "He": ("She", "He")[he],
             "he": ("she", "he")[he],
             "His": ("Her", "His")[he],
             "his": ("her", "his")[he],
             "him": ("her", "him")[he],
             "few": ("two", "three", "four", "five", "six", "seven")[(bits >> 34) % 6],
-            "late": str(1870 + (bits >> 40) % 130),
-            "decade": str(1860 + (bits >> 48) % 13 * 10),
+            "late": str(min(2015, since + (bits >> 40) % 40)),
+            "decade": str(min(2010, since + 5 + (bits >> 48) % 35) // 10 * 10),
             "landscape": _LANDSCAPES[(bits >> 52) % len(_LANDSCAPES)],
             "goods": _GOODS[(bits >> 56) % len(_GOODS)],
         }
+
+    def _active_since(self, kind: str, subject: int) -> int:
+        """Returns a year after which things can have happened to an entity."""
+        match kind:
+            case "person":
+                return self._facts.person_birth_year(subject) + 24
+            case "company" | "work":
+                return self._facts.date("founded" if kind == "company" else "release", subject).year + 2
+            case _:
+                return 1880
 
     # ------------------------------------------------------------------ lines
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from grepseek_env.errors import ConfigError
-from grepseek_env.tasks.world.facts import Date, Facts, date_forms, number_forms
+from grepseek_env.tasks.world.facts import ENTITY_KINDS, Date, Facts, date_forms, number_forms
 from grepseek_env.tasks.world.names import plain_letters
 from grepseek_env.tasks.world.rng import Draw, Shuffle, key64
 from grepseek_env.types import EvidenceStep, Question
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["QuestionMaker"]
 
+_Found: TypeAlias = "tuple[str, tuple[str, ...], tuple[EvidenceStep, ...], dict[str, object]]"
 _LITERALS = ("date", "year", "number", "text")
 _ATTEMPTS = 64
 # How many of each 16 questions in a row are of which kind, where all kinds are drawn.
@@ -29,6 +30,20 @@ _SHARES = {
     "yes-no": 2,
     "date": 2,
     "number": 1,
+}
+
+
+class _Chain(NamedTuple):
+    """What a kind of question that follows one chain asks: how many hops, and what its last object is."""
+
+    hops: tuple[int, ...]
+    ends: tuple[str, ...]
+
+
+_CHAINS = {
+    **{f"{hops}-hop": _Chain((hops,), (*ENTITY_KINDS, "text")) for hops in (1, 2, 3, 4)},
+    "date": _Chain((1, 2), ("date", "year")),
+    "number": _Chain((1, 2), ("number",)),
 }
 # What is compared: (relation, question if the smaller value wins, question if the larger one does).
 _COMPARISONS = (
@@ -78,7 +93,7 @@ class QuestionMaker:
         self._relations = facts.schema.relations
         self._paths = {hops: _paths(facts, hops) for hops in (1, 2, 3, 4)}
         self._cycle = [kind for kind in config.question_kinds for _ in range(_SHARES[kind])]
-        self._pools: dict[tuple[str, str], tuple[list[tuple[tuple[str, ...], int, int]], Shuffle]] = {}
+        self._by_kind: dict[str, list[tuple[str, ...]]] = {}
 
     def __call__(self, split: str, index: int) -> Question:
         """Returns the question at an index; the same facts are asked for again only when all have been.
@@ -87,7 +102,9 @@ class QuestionMaker:
             ConfigError: no such split, or a negative index.
         """
         if split not in {"train", "test"} or index < 0:
-            raise ConfigError(f"question ({split!r}, {index}): the split must be 'train' or 'test', the index at least 0")
+            raise ConfigError(
+                f"question ({split!r}, {index}): the split must be 'train' or 'test', the index at least 0"
+            )
         lap, place = divmod(index, len(self._cycle))
         order = Draw(key64(self._facts.key, "cycle", split, lap)).order(len(self._cycle))
         kind = self._cycle[order[place]]
@@ -103,9 +120,7 @@ class QuestionMaker:
             f"this world is too small for a {kind} question in split {split!r}; raise passages or leave out the kind"
         )
 
-    def _build(
-        self, kind: str, split: str, number: int, attempt: int, draw: Draw
-    ) -> tuple[str, tuple[str, ...], tuple[EvidenceStep, ...], dict[str, object]] | None:
+    def _build(self, kind: str, split: str, number: int, attempt: int, draw: Draw) -> _Found | None:
         match kind:
             case "comparison":
                 return self._comparison(split, number, attempt, draw)
@@ -116,66 +131,50 @@ class QuestionMaker:
 
     # ------------------------------------------------------------------ chains of relations
 
-    def _pool(self, kind: str, split: str) -> tuple[list[tuple[tuple[str, ...], int, int]], Shuffle]:
-        """Returns the paths of a kind with their first places and subjects, and an order over all of them."""
-        if (kind, split) not in self._pools:
-            entries = []
-            total = 0
-            for path in self._kind_paths(kind):
-                entries.append((path, total, self._facts.entities(self._relations[path[0]].subject, split)[0]))
-                total += self._facts.entities(self._relations[path[0]].subject, split)[1]
-            self._pools[kind, split] = entries, Shuffle(total, key64(self._facts.key, kind, split))
-        return self._pools[kind, split]
-
     def _kind_paths(self, kind: str) -> list[tuple[str, ...]]:
-        def ends(path: tuple[str, ...], *kinds: str) -> bool:
-            return self._relations[path[-1]].object in kinds
+        """Returns the chains of relations that a kind asks, in an order of this world."""
+        if kind not in self._by_kind:
+            wanted = _CHAINS[kind]
+            found = [
+                path
+                for hops in wanted.hops
+                for path in self._paths[hops]
+                if self._relations[path[-1]].object in wanted.ends
+            ]
+            order = Draw(key64(self._facts.key, "paths", kind)).order(len(found))
+            self._by_kind[kind] = [found[place] for place in order]
+        return self._by_kind[kind]
 
-        match kind:
-            case "date":
-                return [path for hops in (1, 2) for path in self._paths[hops] if ends(path, "date", "year")]
-            case "number":
-                return [path for hops in (1, 2) for path in self._paths[hops] if ends(path, "number")]
-            case _:
-                return [path for path in self._paths[int(kind[0])] if not ends(path, "date", "year", "number")]
+    def _chain(self, kind: str, split: str, number: int, attempt: int, draw: Draw) -> _Found | None:
+        # Paths take turns, each with its own order of subjects; so all kinds of entities are asked about alike, and
+        # nothing is asked twice before everything has been, unless an attempt fails.
+        paths = self._kind_paths(kind)
+        lap, place = divmod(number, len(paths))
+        path = paths[(place + attempt) % len(paths)]
+        start, size = self._facts.entities(self._relations[path[0]].subject, split)
+        order = Shuffle(size, key64(self._facts.key, "subjects", split, *path))
+        return self._ask(path, start + order((lap + (size // 2 + attempt if attempt else 0)) % size), draw)
 
-    def _chain(
-        self, kind: str, split: str, number: int, attempt: int, draw: Draw
-    ) -> tuple[str, tuple[str, ...], tuple[EvidenceStep, ...], dict[str, object]] | None:
-        entries, order = self._pool(kind, split)
-        # Paths have many subjects each, so a plain draw over (path, subject) pairs would favour common subject kinds;
-        # first the path is taken in turn, then the subject in shuffled order.
-        path, _, start = entries[(number + attempt) % len(entries)]
-        size = self._facts.entities(self._relations[path[0]].subject, split)[1]
-        subject = start + order((number // len(entries) + attempt * 7919) % order.size) % size
-        return self._ask(path, subject, draw)
-
-    def _ask(
-        self, path: tuple[str, ...], subject: int, draw: Draw
-    ) -> tuple[str, tuple[str, ...], tuple[EvidenceStep, ...], dict[str, object]] | None:
+    def _ask(self, path: tuple[str, ...], subject: int, draw: Draw) -> _Found | None:
         first = self._relations[path[0]]
         phrase = self._mention(first.subject, subject)
         words = self._words(first.subject, subject)
         steps: list[EvidenceStep] = []
         seen = {(first.subject, subject)}
         entity = subject
-        for place, name in enumerate(path):
+        for name in path[:-1]:
             relation = self._relations[name]
             steps.append(self._step(relation, entity))
-            value = self._facts.object(name, entity)
-            if place == len(path) - 1:
-                text = self._choose(relation.ask, draw).format(s=phrase, **words)
-                break
+            entity = self._facts.entity(name, entity)
             phrase = self._choose(relation.noun, draw).format(s=phrase, **words)
             words = {}
-            assert isinstance(value, int)  # noqa: S101 - only entities have nouns
-            entity = value
             if (relation.object, entity) in seen:
                 return None
             seen.add((relation.object, entity))
-        else:  # pragma: no cover - paths are never empty
-            return None
         last = self._relations[path[-1]]
+        steps.append(self._step(last, entity))
+        text = self._choose(last.ask, draw).format(s=phrase, **words)
+        value = self._facts.object(last.name, entity)
         if last.object not in _LITERALS and (last.object, value) in seen:
             return None
         golden = self._golden(last, value)
@@ -191,19 +190,19 @@ class QuestionMaker:
 
     # ------------------------------------------------------------------ two entities
 
-    def _pair(self, relation: Relation, split: str, number: int, attempt: int, draw: Draw) -> tuple[int, int]:
+    def _pair(
+        self, relation: Relation, form: str, split: str, number: int, attempt: int, draw: Draw
+    ) -> tuple[int, int]:
         start, size = self._facts.entities(relation.subject, split)
-        order = Shuffle(size, key64(self._facts.key, relation.name, split))
+        order = Shuffle(size, key64(self._facts.key, form, split))
         first = order((number + attempt * 7919) % size)
         second = (first + 1 + draw.below(size - 1)) % size
         return start + first, start + second
 
-    def _comparison(
-        self, split: str, number: int, attempt: int, draw: Draw
-    ) -> tuple[str, tuple[str, ...], tuple[EvidenceStep, ...], dict[str, object]] | None:
+    def _comparison(self, split: str, number: int, attempt: int, draw: Draw) -> _Found | None:
         name, smaller, larger = _COMPARISONS[number % len(_COMPARISONS)]
         relation = self._relations[name]
-        a, b = self._pair(relation, split, number // len(_COMPARISONS), attempt, draw)
+        a, b = self._pair(relation, smaller, split, number // len(_COMPARISONS), attempt, draw)
         left, right = self._order_value(name, a), self._order_value(name, b)
         if left == right:
             return None
@@ -213,14 +212,12 @@ class QuestionMaker:
         golden = self._facts.names.forms(relation.subject, winner)
         return self._two(text, golden, relation, a, b, relation.subject)
 
-    def _yes_no(
-        self, split: str, number: int, attempt: int, draw: Draw
-    ) -> tuple[str, tuple[str, ...], tuple[EvidenceStep, ...], dict[str, object]] | None:
+    def _yes_no(self, split: str, number: int, attempt: int, draw: Draw) -> _Found | None:
         number, variant = divmod(number, len(_SAMENESS) + len(_ORDERINGS))
         if variant < len(_SAMENESS):
             name, form = _SAMENESS[variant]
             relation = self._relations[name]
-            a, b = self._pair(relation, split, number, attempt, draw)
+            a, b = self._pair(relation, form, split, number, attempt, draw)
             if draw.chance(0.5):
                 mate = self._facts.sharing(relation, a, draw.below(1 << 20))
                 if mate is None:
@@ -230,7 +227,7 @@ class QuestionMaker:
         else:
             name, smaller, larger = _ORDERINGS[variant - len(_SAMENESS)]
             relation = self._relations[name]
-            a, b = self._pair(relation, split, number, attempt, draw)
+            a, b = self._pair(relation, smaller, split, number, attempt, draw)
             left, right = self._order_value(name, a), self._order_value(name, b)
             if left == right:
                 return None
@@ -240,9 +237,7 @@ class QuestionMaker:
         text = form.format(a=self._short(relation, a), b=self._short(relation, b))
         return self._two(text, ("yes" if yes else "no",), relation, a, b, "yes-no")
 
-    def _two(
-        self, text: str, golden: tuple[str, ...], relation: Relation, a: int, b: int, answer_type: str
-    ) -> tuple[str, tuple[str, ...], tuple[EvidenceStep, ...], dict[str, object]]:
+    def _two(self, text: str, golden: tuple[str, ...], relation: Relation, a: int, b: int, answer_type: str) -> _Found:
         steps = (self._step(relation, a), self._step(relation, b))
         kind = relation.subject
         more: dict[str, object] = {
@@ -292,7 +287,7 @@ class QuestionMaker:
                 return date_forms(value)
             case "number", int():
                 return number_forms(value)
-            case ("year" | "text"), _:
+            case (("year" | "text"), _):
                 text = str(value)
                 return tuple(dict.fromkeys((text, plain_letters(text))))
             case kind, int():
@@ -307,10 +302,9 @@ class QuestionMaker:
             s=self._mention(relation.subject, subject), **self._words(relation.subject, subject)
         )
         aliases = forms[1:]
-        if self._config.escape_non_ascii:
+        if self._config.escape_non_ascii:  # what a search finds is the escaped form
             name = _escaped(name)
-            aliases = tuple(dict.fromkeys((*aliases, *map(_escaped, forms))))[0 if _escaped(forms[0]) != forms[0] else 0 :]
-            aliases = tuple(alias for alias in aliases if alias != forms[0])
+            aliases = tuple(dict.fromkeys((*forms, *map(_escaped, forms))))[1:]
         position = self._passages.position_of(relation, subject)
         return EvidenceStep(text, forms[0], str(position), name, aliases)
 

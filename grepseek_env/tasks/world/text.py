@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from grepseek_env.tasks.world.names import FINALS, FIRST_ONSETS, MEDIALS, word_from_index
+from grepseek_env.tasks.world.names import FINALS, FIRST_ONSETS, MEDIALS, PLAIN_WORDS, SHORT_WORDS, word_from_index
 from grepseek_env.tasks.world.rng import Shuffle, mix64
 from grepseek_env.tasks.world.text_tables import HEAD, LINE_TOKENS, RANK_MASSES
 
@@ -31,22 +31,31 @@ _FIRST_RANK = 128  # ranks below are the words of HEAD
 _TABLE_WORDS = 1 << 15  # ranked words kept as bytes; rarer ones are spelled when drawn
 _STEPS = 16  # bins an octave of ranks is cut into
 _VOWELS = "aeiou"
-_TAILS = len(FIRST_ONSETS) * 5 * len(MEDIALS) * 5 * len(MEDIALS) * 5 * len(FINALS)
+_LETTERS = tuple(medial for medial in MEDIALS if len(medial) == 1)
+_FIRSTS = [onset + vowel for onset in FIRST_ONSETS for vowel in _VOWELS]
+_MIDDLES = [letter + vowel for letter in _LETTERS for vowel in _VOWELS]
+_LASTS = [middle + final for middle in _MIDDLES for final in FINALS]
+_TAILS = len(_FIRSTS) * len(_MIDDLES) * len(_LASTS)
 _SPREAD = 48_271_733  # prime to _TAILS: neighbours in rank are spelled differently
 _YEARS = range(1700, 2020)
-_NUMBERS = (*map(str, range(1, 101)), *(f"{n},{m:03}" for n in range(1, 60, 3) for m in range(0, 1000, 137)))
+_NUMBERS = (
+    *map(str, range(1, 101)),
+    *(f"{n},{m:03}" for n in range(1, 60, 3) for m in range(0, 1000, 137)),
+    *(f"{year}\\u2013{year + length}" for year in range(1805, 2010, 3) for length in (3, 8)),
+)
 # What stands before and after a word: nothing, comma, full stop, possessive, quotes, brackets.
 _AROUND = (("", ""), ("", ","), ("", "."), ("", "'s"), ('\\"\\"', '\\"\\"'), ("(", ")"))
 _PLAIN, _COMMA, _STOP, _OWN, _QUOTED, _BRACKETS = range(6)
 _TOPICS = 8
-_DETERMINERS = frozenset("the a an his her its their this".split())
-_PREPOSITIONS = frozenset("of in to on and at for by from with".split())
+_DETERMINERS = frozenset(("the", "a", "an", "his", "her", "its", "their", "this"))
+_PREPOSITIONS = frozenset(("of", "in", "to", "on", "and", "at", "for", "by", "from", "with"))
 
 # Chances in 1/65536 of a token.
-_COMMA_RATE, _STOP_RATE, _OWN_RATE, _QUOTE_RATE, _BRACKET_RATE = 5_600, 4_300, 560, 370, 720
+_COMMA_RATE, _STOP_RATE, _OWN_RATE, _QUOTE_RATE, _BRACKET_RATE = 6_300, 4_500, 700, 450, 1_050
 _THE_RATE = 18_000  # after a preposition
-_TOPIC_RATE = 9_000  # of content words
-_PROPER = 88  # of 256 words that are always capitalised
+_TOPIC_RATE = 13_000  # of content words
+_BOUND_RATE = 6_000  # in 1/32768, of content words
+_PROPER = 84  # of 256 words that are always capitalised
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +128,7 @@ def _tables() -> _Tables:
     heads = len(HEAD)
     plain = heads + len(_YEARS) + len(_NUMBERS)
     firsts, widths, masses = _bins(plain)
-    year_mass, number_mass = _UNITS * 18 // 1000, _UNITS * 16 // 1000
+    year_mass, number_mass = _UNITS * 13 // 1000, _UNITS * 9 // 1000
     head_masses = [mass for _, mass, _ in HEAD]
     bin_first = [*range(heads), heads, heads + len(_YEARS), *firsts]
     bin_width = [*[1] * heads, len(_YEARS), len(_NUMBERS), *widths]
@@ -131,15 +140,10 @@ def _tables() -> _Tables:
         for before, after in _AROUND
         for form in (word, word[0].upper() + word[1:])
     ]
-    pieces_at = []
-    pieces_at.append(len(texts))
-    onsets = [onset + vowel for onset in FIRST_ONSETS for vowel in _VOWELS]
-    texts += [f" {before}{form}" for piece in onsets for before, _ in _AROUND for form in (piece, piece.capitalize())]
-    pieces_at.append(len(texts))
-    texts += [medial + vowel for medial in MEDIALS for vowel in _VOWELS]
-    pieces_at.append(len(texts))
-    lasts = [medial + vowel + final for medial in MEDIALS for vowel in _VOWELS for final in FINALS]
-    texts += [piece + after for piece in lasts for _, after in _AROUND]
+    pieces_at = len(texts), len(texts) + len(_FIRSTS) * 12, len(texts) + len(_FIRSTS) * 12 + len(_MIDDLES)
+    texts += [f" {before}{form}" for piece in _FIRSTS for before, _ in _AROUND for form in (piece, piece.capitalize())]
+    texts += _MIDDLES
+    texts += [piece + after for piece in _LASTS for _, after in _AROUND]
     lengths = np.array(list(map(len, texts)), dtype=np.int32)
     return _Tables(
         guide=_guide([*head_masses, *content], 0),
@@ -155,22 +159,22 @@ def _tables() -> _Tables:
         heads=heads,
         plain=plain,
         rare=plain + _TABLE_WORDS,
-        pieces=(pieces_at[0], pieces_at[1], pieces_at[2]),
+        pieces=pieces_at,
     )
 
 
 def _ranked_words() -> list[str]:
     taken = {word for word, _, _ in HEAD}
-    shuffle = Shuffle(len(FIRST_ONSETS) * 10 * len(MEDIALS) * 10 * len(FINALS), 0x7A11)
+    orders = Shuffle(PLAIN_WORDS, 0x7A11), Shuffle(SHORT_WORDS, 0x7A12)
     words: list[str] = []
     place = 0
     while len(words) < _TABLE_WORDS:
-        word = word_from_index(shuffle(place))
+        word = word_from_index(orders[place & 1](place))
         place += 1
         # Common words are short.
-        if word in taken or len(word) > (6 if len(words) < 512 else 7 if len(words) < 4096 else 9):
-            continue
-        words.append(word)
+        if word not in taken and len(word) <= (6 if len(words) < 1024 else 7 if len(words) < 4096 else 9):
+            taken.add(word)
+            words.append(word)
     return words
 
 
@@ -213,13 +217,15 @@ class CalibratedText:
         key = mix64(self._key ^ mix64(chunk))
         shape = _random(key ^ 1, count)
         titles = 1 + (shape & np.uint64(0xFF)).astype(np.int64) // 110
-        spans = np.array(LINE_TOKENS, dtype=np.int64)[(shape >> np.uint64(8) & np.uint64(0xFF)).astype(np.int64)] + titles
+        spans = (
+            np.array(LINE_TOKENS, dtype=np.int64)[(shape >> np.uint64(8) & np.uint64(0xFF)).astype(np.int64)] + titles
+        )
         ends = np.cumsum(spans)
         total = int(ends[-1])
         firsts = ends - spans
         lines = np.repeat(np.arange(count), spans)
         codes = self._codes(tables, key, count, total, lines, firsts, titles)
-        around, capital = self._dress(tables, key, codes, lines, firsts, titles)
+        around, capital = self._dress(tables, key, codes, firsts, titles)
         text, token_ends = _spell(tables, codes, around, capital)
         starts = np.concatenate(([0], token_ends))
         data = text.tobytes()
@@ -228,10 +234,9 @@ class CalibratedText:
             b'\\"%b\\"\\n%b' % (data[a + 1 : b], data[b + 1 : c]) for a, b, c in zip(begin, middle, end, strict=True)
         ]
 
-    def _codes(
-        self, tables: _Tables, key: int, count: int, total: int, lines: I64, firsts: I64, titles: I64
-    ) -> I64:
+    def _codes(self, tables: _Tables, key: int, count: int, total: int, lines: I64, firsts: I64, titles: I64) -> I64:
         topics = _draw(tables, tables.content, _random(key ^ 2, count * _TOPICS)).reshape(count, _TOPICS)
+        topics = np.where(topics < tables.plain, tables.plain + topics * 31, topics)  # no numbers
         codes = _draw(tables, tables.guide, _random(key ^ 3, total))
         chance = _random(key ^ 4, total)
         low = chance & np.uint64(0xFFFF)
@@ -249,6 +254,12 @@ class CalibratedText:
         absent = (mark >> np.uint64(56)) >= tables.keep[safe]
         replaced = np.flatnonzero(head & (follows | absent))
         codes[replaced] = _draw(tables, tables.content, _random(key ^ 5, len(replaced)))
+        # Some words have favourite neighbours.
+        bound = np.flatnonzero((low[1:] & np.uint64(0x7FFF) < _BOUND_RATE) & (codes[1:] >= tables.heads)) + 1
+        neighbour = codes[bound - 1] * 4 + (chance[bound] >> np.uint64(24) & np.uint64(3)).astype(np.int64)
+        codes[bound] = _draw(
+            tables, tables.content, _mixed(neighbour.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15))
+        )
         # A passage comes back to its topics.
         topical = np.flatnonzero((codes >= tables.plain) & (low >= 65_536 - _TOPIC_RATE))
         which = (chance[topical] >> np.uint64(16) & np.uint64(0xFF)).astype(np.int64)
@@ -258,9 +269,7 @@ class CalibratedText:
             codes[firsts[titled] + place] = topics[titled, place]
         return codes
 
-    def _dress(
-        self, tables: _Tables, key: int, codes: I64, lines: I64, firsts: I64, titles: I64
-    ) -> tuple[I64, I64]:
+    def _dress(self, tables: _Tables, key: int, codes: I64, firsts: I64, titles: I64) -> tuple[I64, I64]:
         """Returns what stands around each token and whether it is capitalised."""
         total = len(codes)
         chance = (_random(key ^ 6, total) & np.uint64(0xFFFF)).astype(np.int64)
@@ -314,8 +323,8 @@ def _spell(tables: _Tables, codes: I64, around: I64, capital: I64) -> tuple[NDAr
 
 def _spell_rare(tables: _Tables, codes: I64, around: I64, capital: I64) -> tuple[NDArray[np.uint8], I64]:
     number = codes * _SPREAD % _TAILS
-    number, last = np.divmod(number, len(MEDIALS) * 5 * len(FINALS))
-    first, middle = np.divmod(number, len(MEDIALS) * 5)
+    number, last = np.divmod(number, len(_LASTS))
+    first, middle = np.divmod(number, len(_MIDDLES))
     pieces = np.empty((len(codes), 3), dtype=np.int64)
     pieces[:, 0] = tables.pieces[0] + (first * 6 + around) * 2 + capital
     pieces[:, 1] = tables.pieces[1] + middle

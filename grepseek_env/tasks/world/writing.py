@@ -8,16 +8,18 @@ import json
 import multiprocessing
 import os
 import shutil
-from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, TYPE_CHECKING, Protocol
 
 from tqdm import tqdm
 
 from grepseek_env.errors import CorpusError
 from grepseek_env.paths import sync_dir
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 __all__ = ["ChunkSource", "write_corpus"]
 
@@ -137,7 +139,14 @@ def _write(
     saved = done.size
     with contextlib.ExitStack() as stack:
         bar = stack.enter_context(
-            tqdm(total=limit or expected, initial=done.size, unit="B", unit_scale=True, disable=not progress, desc="corpus")
+            tqdm(
+                total=limit or expected,
+                initial=done.size,
+                unit="B",
+                unit_scale=True,
+                disable=not progress,
+                desc="corpus",
+            )
         )
         pool: Executor | None = None
         if workers > 1:
