@@ -230,7 +230,9 @@ _OWN: dict[str, tuple[Callable[[argparse.ArgumentParser], None], Callable[[argpa
 
 
 def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="grepseek", description=grepseek_env.__doc__, allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        prog="grepseek", description=(grepseek_env.__doc__ or "").partition("\n")[0], allow_abbrev=False
+    )
     parser.add_argument("--version", action="version", version=f"grepseek-env {grepseek_env.__version__}")
     sub = parser.add_subparsers(dest="subcommand", required=True, metavar="COMMAND")
 

@@ -8,8 +8,8 @@ from importlib import metadata
 import grepseek_env
 from grepseek_env.backend import open_corpus
 from grepseek_env.corpus.view import ignore_files_above
-from grepseek_env.engine.programs import program_paths, program_versions
-from grepseek_env.engine.sandbox import coverage
+from grepseek_env.engine.programs import open_programs
+from grepseek_env.engine.sandbox import LIMITS_ENFORCED
 from grepseek_env.errors import GrepSeekError
 from grepseek_env.paths import cache_dir
 
@@ -27,6 +27,19 @@ _OPTIONAL = {
 }
 
 
+def _confinement() -> list[tuple[str, str]]:
+    limits = "processor time, memory, temporary files, descriptors, no core files"
+    return [
+        ("command table", "yes: only declared programs and flags; no paths outside the corpus folder"),
+        ("no shell", "yes: programs are started with their arguments, nothing is expanded"),
+        ("own session", "yes: a time-out or an early end kills every process of the command"),
+        ("stdin, environment", "yes: /dev/null; PATH, LC_ALL, HOME and a private TMPDIR, nothing inherited"),
+        ("output and time", "yes: bounded where it is read"),
+        ("resource limits", f"yes: {limits}" if LIMITS_ENFORCED else f"NO: this system has no prlimit ({limits})"),
+        ("system sandbox", "NO: Landlock and seccomp are not used yet; run untrusted policies in a container"),
+    ]
+
+
 def _section(title: str, rows: list[tuple[str, str]]) -> None:
     print(f"\n{title}")
     width = max((len(name) for name, _ in rows), default=0)
@@ -39,11 +52,12 @@ def doctor(corpus: str) -> int:
     problems: list[str] = []
     print(f"grepseek-env {grepseek_env.__version__}, Python {sys.version.split()[0]}, {sys.platform}")
     try:
-        versions, paths = program_versions(), program_paths()
-        _section("programs", [(name, f"{versions[name]}  ({paths[name]})") for name in sorted(versions)])
+        programs = open_programs()
+        rows = [(name, f"{text}  ({programs.targets[name]})") for name, text in sorted(programs.versions.items())]
+        _section("programs", rows)
     except GrepSeekError as e:
         problems.append(str(e))
-    _section("what confines a command", [(c.layer, ("yes: " if c.active else "NO: ") + c.note) for c in coverage()])
+    _section("what confines a command", _confinement())
     rows = []
     for package, use in _OPTIONAL.items():
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 
@@ -132,7 +132,7 @@ class GrepSeekEnv(gymnasium.Env[str, str]):
     `finish_reason` and `reward_breakdown`.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi", "human"], "render_fps": 4}
+    metadata: dict[str, Any] = {"render_modes": ["ansi", "human"], "render_fps": 4}  # noqa: RUF012 - gymnasium's way
 
     def __init__(
         self,
@@ -251,7 +251,7 @@ class GrepSeekEnv(gymnasium.Env[str, str]):
         except GrepSeekError as e:
             return e
 
-    def render(self) -> str | None:  # type: ignore[override]
+    def render(self) -> str | None:
         """Returns the transcript so far in mode "ansi"; in mode "human" it has been printed already."""
         if self.render_mode == "ansi":
             return render_trajectory(self.trajectory())

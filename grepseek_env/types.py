@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+    from types import TracebackType
+
+    from typing_extensions import Self
 
     from grepseek_env.errors import GrepSeekError
 
@@ -158,3 +161,11 @@ class SearchBackend(Protocol):
 
     def close(self) -> None:
         """Frees everything; calling it again does nothing."""
+
+    def __enter__(self) -> Self:
+        """Returns itself; `close` follows at the end of the block."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Closes."""

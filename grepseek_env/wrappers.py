@@ -27,7 +27,7 @@ class MessagesWrapper(gymnasium.Wrapper["list[Message]", str, str, str], gymnasi
 
     def __init__(self, env: gymnasium.Env[str, str], tool_role: str = "user") -> None:
         gymnasium.utils.RecordConstructorArgs.__init__(self, tool_role=tool_role)
-        super().__init__(env)
+        super().__init__(env)  # type: ignore[arg-type]  # gymnasium types the wrapped env by the wrapper's own spaces
         self._tool_role = tool_role
         self.observation_space = ChatMessages()
 

@@ -23,8 +23,8 @@ def quote(text: str) -> str:
 class OraclePolicy(Policy):
     """Walks the question's evidence chain, a command a hop, then gives the first golden answer.
 
-    On a question without evidence it answers at once. It shows that every hop can be found by a command, and it is
-    the upper bound of every table.
+    Its commands name only what the hop asks about, never the answer. On a question without evidence it answers at
+    once. It is the upper bound of every table.
     """
 
     name: ClassVar[str] = "oracle"
@@ -43,7 +43,7 @@ class OraclePolicy(Policy):
         if not self._steps:
             return write("The last output names the answer.", answer=self._start.question.golden_answers[0])
         step = self._steps.pop(0)
-        command = f"rg -F {quote(step.subject)} corpus.jsonl | rg -F {quote(step.answer)} | head -n 3"
+        command = f"rg -F -e {quote(step.subject)} corpus.jsonl | head -n 8"
         return write(f"I need to know: {step.question} I look for lines about {step.subject}.", command=command)
 
 

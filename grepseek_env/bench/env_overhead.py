@@ -7,13 +7,16 @@ import time
 from typing import TYPE_CHECKING
 
 from grepseek_env.actions import ACTION_FORMATS
-from grepseek_env.backend import open_backend
+from grepseek_env.backend import open_corpus
+from grepseek_env.engine.local import LocalBackend
 from grepseek_env.env import GrepSeekEnv
 from grepseek_env.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from typing_extensions import Self
 
     from grepseek_env.errors import GrepSeekError
     from grepseek_env.types import CommandResult, SearchBackend
@@ -61,10 +64,17 @@ class _Timed:
     def close(self) -> None:
         self._inner.close()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
 
 def measure(*, steps: int) -> list[tuple[float, float]]:
     """Returns (step seconds, command seconds) of `steps` tool-call steps of `GrepSeekEnv` on the default world."""
-    backend = _Timed(open_backend())
+    # Without the result cache: the ratio is against commands that are run.
+    backend = _Timed(LocalBackend(open_corpus("world:tiny"), cache_bytes=0))
     env = GrepSeekEnv(backend=backend, max_turns=steps + 1)
     write = ACTION_FORMATS["hermes"].render_action
     turns = [write("I look for a word.", command=c) for c in _COMMANDS]
@@ -105,7 +115,7 @@ def bench_env(*, steps: int, repetitions: int) -> int:
     print(
         f"step {step:.3f} ms, of which the command {command:.3f} ms; beyond the command {extra:.4f} ms "
         f"({100 * extra / command:.1f} % of it)\n"
-        f"medians of {repetitions} runs of {steps} tool-call steps on world:tiny, hermes format, character cap; "
-        f"beyond the command from {spread[0]:.4f} to {spread[-1]:.4f} ms over the runs"
+        f"medians of {repetitions} runs of {steps} tool-call steps on world:tiny, hermes format, character cap, "
+        f"no result cache; beyond the command from {spread[0]:.4f} to {spread[-1]:.4f} ms over the runs"
     )
     return 0

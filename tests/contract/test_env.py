@@ -18,8 +18,6 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from grepseek_env.backend import open_corpus
 
-import grepseek_env
-
 IDS = sorted(i for i, spec in gymnasium.registry.items() if str(spec.entry_point).startswith("grepseek_env"))
 CALL = '<think>t</think><tool_call>{"name": "shell", "arguments": {"command": "%s"}}</tool_call>'
 ANSWER = "<think>t</think><answer>%s</answer>"
@@ -74,7 +72,7 @@ def test_close_twice_and_after_use() -> None:
 
 
 def test_spec_round_trips_and_deep_copies() -> None:
-    env = gymnasium.make("GrepSeek-v0", corpus=open_corpus("world:tiny"), max_turns=3)
+    env = gymnasium.make("GrepSeek-v0", corpus=open_corpus("world:tiny"), questions="world:tiny", max_turns=3)
     again = gymnasium.make(copy.deepcopy(env.spec))
     assert episode(env, 5) == episode(again, 5)
     env.close()
