@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from grepseek_env.commands import parse
 from grepseek_env.config import Limits, closest
+from grepseek_env.engine.cache import ResultCache
 from grepseek_env.engine.executor import Cancellation
+from grepseek_env.engine.interrupts import HeldSignals
 from grepseek_env.engine.programs import open_programs
 from grepseek_env.engine.sandbox import Sandbox
 from grepseek_env.engine.sequential import explain_sequential, run_sequential
@@ -26,9 +28,12 @@ if TYPE_CHECKING:
 
     from grepseek_env.commands import Pipeline
     from grepseek_env.corpus.store import CorpusStore
+    from grepseek_env.engine.cache import CacheStats
     from grepseek_env.types import CommandResult
 
-__all__ = ["MODES", "LocalBackend"]
+__all__ = ["DEFAULT_CACHE_BYTES", "MODES", "LocalBackend"]
+
+DEFAULT_CACHE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +60,31 @@ class LocalBackend:
         limits: what one command may use.
         mode: an entry of `MODES`.
         locale: LC_ALL of the programs, "C" or "C.UTF-8".
+        cache_bytes: about how much memory earlier results may take, for commands that come again; 0 keeps none, and
+            then equal commands are also run side by side.
 
     Raises:
-        ConfigError: no such mode or locale.
+        ConfigError: no such mode or locale, or a negative `cache_bytes`.
         ProgramMissing: a program of the command language is not installed.
     """
 
     def __init__(
-        self, corpus_store: CorpusStore, limits: Limits | None = None, mode: str = "auto", *, locale: str = "C"
+        self,
+        corpus_store: CorpusStore,
+        limits: Limits | None = None,
+        mode: str = "auto",
+        *,
+        locale: str = "C",
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> None:
         if mode not in MODES:
             accepted = ", ".join(map(repr, MODES))
-            raise ConfigError(f"no mode is named {mode!r}{closest(mode, list(MODES)) or '.'} Modes: {accepted}")
+            raise ConfigError(f"no mode is named {mode!r}{closest(mode, list(MODES))}; modes are {accepted}")
+        if cache_bytes < 0:
+            raise ConfigError(f"cache_bytes is {cache_bytes!r}; it must be 0 (no cache) or more")
         self._store = corpus_store
         self._mode = mode
+        self._cache_bytes = cache_bytes
         self._sandbox = Sandbox(open_programs(), corpus_store.view, limits or Limits(), locale)
         self._closed = False
         self._begin()
@@ -79,6 +95,7 @@ class LocalBackend:
         self._lock = threading.Lock()
         self._closing = Cancellation()
         self._threads: ThreadPoolExecutor | None = None
+        self._cache = ResultCache(self._cache_bytes) if self._cache_bytes else None
 
     @property
     def program_dir(self) -> Path:
@@ -100,8 +117,30 @@ class LocalBackend:
         """LC_ALL of the programs."""
         return self._sandbox.locale
 
-    def run(self, command: str, *, timeout: float | None = None, max_output_bytes: int | None = None) -> CommandResult:
+    @property
+    def limits(self) -> Limits:
+        """What one command may use."""
+        return self._sandbox.limits
+
+    def cache_stats(self) -> CacheStats | None:
+        """Returns the counters of the result cache; None if there is none."""
+        return None if self._cache is None else self._cache.stats()
+
+    def run(
+        self,
+        command: str,
+        *,
+        timeout: float | None = None,
+        max_output_bytes: int | None = None,
+        cancel: Cancellation | None = None,
+    ) -> CommandResult:
         """Runs one command; see `SearchBackend.run`.
+
+        Args:
+            command: text in the command language.
+            timeout: seconds of run time; None takes the backend's own limit.
+            max_output_bytes: stdout is cut after this many bytes; None returns all of it.
+            cancel: ends the command when it is set; `BackendClosed` is raised then.
 
         Raises:
             ConfigError: `timeout` or `max_output_bytes` cannot work.
@@ -110,7 +149,8 @@ class LocalBackend:
             EngineFault: the infrastructure failed, or the backend is closed.
         """
         self._check_open()
-        return self._run(command, self._checked(timeout, max_output_bytes), (self._closing,))
+        cancels = (self._closing,) if cancel is None else (self._closing, cancel)
+        return self._run(command, self._checked(timeout, max_output_bytes), cancels)
 
     def run_many(
         self, commands: Sequence[str], *, timeout: float | None = None, max_output_bytes: int | None = None
@@ -141,7 +181,8 @@ class LocalBackend:
         else:
             futures: list[Future[CommandResult | GrepSeekError]] = []
             try:
-                futures.extend(self._pool().submit(attempt, command) for command in different)
+                with HeldSignals():  # a command that was handed over and not noted could not be waited for
+                    futures.extend(self._pool().submit(attempt, command) for command in different)
                 results = {command: future.result() for command, future in zip(different, futures, strict=True)}
             except BaseException:  # such as KeyboardInterrupt: leave no command behind
                 given_up.set()
@@ -186,7 +227,7 @@ class LocalBackend:
         return self  # EnvSpec copies its keywords; one engine serves all copies
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _reopen, (self._store, self._sandbox.limits, self._mode, self._sandbox.locale)
+        return _reopen, (self._store, self._sandbox.limits, self._mode, self._sandbox.locale, self._cache_bytes)
 
     def __repr__(self) -> str:
         return f"LocalBackend({self._store!r}, mode={self._mode!r}{', closed' if self._closed else ''})"
@@ -195,9 +236,17 @@ class LocalBackend:
         pipeline = parse(command)
         self._store.check_unchanged()
         timeout, most = bounds
-        result = MODES[self._mode].run(pipeline, self._sandbox, timeout=timeout, max_output_bytes=most, cancels=cancels)
-        self._store.check_unchanged()
-        return result
+
+        def compute() -> CommandResult:
+            result = MODES[self._mode].run(
+                pipeline, self._sandbox, timeout=timeout, max_output_bytes=most, cancels=cancels
+            )
+            self._store.check_unchanged()
+            return result
+
+        if self._cache is None:
+            return compute()
+        return self._cache.run(pipeline.argv, compute, timeout=timeout, max_output_bytes=most, cancels=cancels)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -223,8 +272,8 @@ class LocalBackend:
             return self._threads
 
 
-def _reopen(store: CorpusStore, limits: Limits, mode: str, locale: str) -> LocalBackend:
-    return LocalBackend(store, limits, mode, locale=locale)
+def _reopen(store: CorpusStore, limits: Limits, mode: str, locale: str, cache_bytes: int) -> LocalBackend:
+    return LocalBackend(store, limits, mode, locale=locale, cache_bytes=cache_bytes)
 
 
 def _cores() -> int:
