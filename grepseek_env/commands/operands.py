@@ -123,8 +123,10 @@ def _find_word(word: Word) -> Operand:
 
 
 def check_file(text: str, spec: ProgramSpec, operand: Operand) -> None:
-    """Checks a file operand: the corpus, `-`, the folder where the program lists or searches it, or a name that is
-    missing for certain, which is the program's own error.
+    """Checks a file operand.
+
+    Accepted are the corpus, `-`, the folder where the program lists or searches it, and a name that is missing for
+    certain, which is the program's own error.
 
     Raises:
         CommandRefused: it may name another file.

@@ -7,11 +7,14 @@ unquoted glob stands for the one file it can match.
 from __future__ import annotations
 
 import re
-from typing import NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from grepseek_env.commands import globs
 from grepseek_env.commands.refusal import refusal
 from grepseek_env.commands.syntax import Piece, Span, Word
+
+if TYPE_CHECKING:
+    from grepseek_env.errors import CommandRefused
 
 __all__ = ["MAX_BYTES", "split"]
 
@@ -97,8 +100,8 @@ class _Lexer:
             backslashes += 1
         return backslashes % 2 == 1
 
-    def _refuse(self, span: tuple[int, int], what: str, instead: str, reason: str) -> NoReturn:
-        raise refusal(self.text, Span(*span), what, instead, reason)
+    def _refuse(self, span: tuple[int, int], what: str, instead: str, reason: str) -> CommandRefused:
+        return refusal(self.text, Span(*span), what, instead, reason)
 
     def stages(self) -> list[tuple[list[Word], Span]]:
         text = self.text
@@ -124,7 +127,7 @@ class _Lexer:
                 case "&" | ";" | "<" | ">" | "(" | ")" | "\n":
                     self._operator(char)
                 case "#":
-                    self._refuse(
+                    raise self._refuse(
                         (self.at, self.end),
                         "a comment is not available",
                         "quote a # that starts a word: '#'",
@@ -145,19 +148,21 @@ class _Lexer:
     def _check_pipe(self, char: str) -> None:
         pair = self.text[self.at : self.at + 2]
         if char and pair in OPERATORS:
-            self._refuse((self.at, self.at + 2), *OPERATORS[pair], "operator")
+            raise self._refuse((self.at, self.at + 2), *OPERATORS[pair], "operator")
 
     def _empty_stage(self, char: str, *, first: bool) -> NoReturn:
         if first and not char:
-            self._refuse(
+            raise self._refuse(
                 (0, 0), "the command is empty", "write one pipeline such as: rg -F 'word' corpus.jsonl", "empty"
             )
         pipe = self.at if char else self.text.rindex("|", 0, self.end)
-        self._refuse((pipe, pipe + 1), "a program is missing beside this |", "write a program there", "empty-stage")
+        raise self._refuse(
+            (pipe, pipe + 1), "a program is missing beside this |", "write a program there", "empty-stage"
+        )
 
     def _operator(self, char: str) -> NoReturn:
         width = 2 if self.text[self.at : self.at + 2] in {"&&", ">>", "<<", ";;", "&>", ">&", "<&"} else 1
-        self._refuse((self.at, self.at + width), *OPERATORS[char], "operator")
+        raise self._refuse((self.at, self.at + width), *OPERATORS[char], "operator")
 
     def _word(self, *, first: bool) -> Word:
         text, begin = self.text, self.at
@@ -191,7 +196,7 @@ class _Lexer:
                     self._double(add)
                 case "\\":
                     if self.at + 1 >= len(text):
-                        self._refuse(
+                        raise self._refuse(
                             (self.at, self.at + 1),
                             "a lone backslash ends the command",
                             "write \\\\ or '\\'",
@@ -250,7 +255,7 @@ class _Lexer:
     def _unclosed(self, quote: str) -> NoReturn:
         name = "single" if quote == "'" else "double"
         other = '"' if quote == "'" else "'"
-        self._refuse(
+        raise self._refuse(
             (self.at, self.at + 1),
             f"this {name} quote is never closed",
             f"close it, or quote a plain {quote} with the other kind: {other}{quote}{other}",
@@ -258,7 +263,7 @@ class _Lexer:
         )
 
     def _substitution(self) -> NoReturn:
-        self._refuse(
+        raise self._refuse(
             (self.at, self.at + 1),
             "command substitution is not available",
             f"for a plain ` {SINGLE_QUOTES}",
@@ -280,7 +285,7 @@ class _Lexer:
             what, width = "a line break after $ is not available", 3
         else:
             return
-        self._refuse((self.at, self.at + width), what, f"for a plain $ {SINGLE_QUOTES}", "expansion")
+        raise self._refuse((self.at, self.at + width), what, f"for a plain $ {SINGLE_QUOTES}", "expansion")
 
     def _check_assignments(self, word: Word, *, first: bool) -> None:
         found = ASSIGNMENT.match(word.value)
@@ -288,7 +293,7 @@ class _Lexer:
             return
         mask = globs.bare(word)
         if first and all(mask[: found.end()]):
-            self._refuse(
+            raise self._refuse(
                 (word.span.start, word.origin(found.end() - 1) + 1),
                 "variables cannot be set",
                 "start with a program, such as: rg -F 'word' corpus.jsonl",
@@ -299,7 +304,7 @@ class _Lexer:
                 self._tilde(word, index)
 
     def _tilde(self, word: Word, index: int) -> NoReturn:
-        self._refuse(
+        raise self._refuse(
             word.part(index, index + 1),
             "~ is not available: bash would replace it",
             "quote a plain ~: '~'",
@@ -311,11 +316,11 @@ class _Lexer:
         if word.value[0] == "~" and word.pieces[0].origin == word.span.start and not word.pieces[0].quoted:
             self._tilde(word, 0)
         if first and word.value == "!":
-            self._refuse(
+            raise self._refuse(
                 word.span, "! is not available", "use grep -v or rg -v to select what does not match", "operator"
             )
         if (brace := globs.brace(word)) is not None:
-            self._refuse(
+            raise self._refuse(
                 word.part(*brace),
                 "{a,b} is not available: bash would expand it",
                 f"for plain braces {SINGLE_QUOTES}",
@@ -327,7 +332,7 @@ class _Lexer:
             case globs.Match(name) if not first:
                 return Word(name, word.span)
             case _:
-                self._refuse(
+                raise self._refuse(
                     word.span,
                     "bash would expand this pattern of file names",
                     f"for a plain *, ? or [ {SINGLE_QUOTES}; the corpus is corpus.jsonl",

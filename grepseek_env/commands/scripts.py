@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from grepseek_env.commands.awk_facts import awk_facts
+from grepseek_env.commands.awk_lexer import FORBIDDEN
+from grepseek_env.commands.awk_script import read_awk
+from grepseek_env.commands.operands import ASSIGNMENT
 from grepseek_env.commands.refusal import refusal
 from grepseek_env.commands.script import ScriptProblem
 from grepseek_env.commands.sed_script import read_sed, sed_facts
@@ -51,10 +55,34 @@ def script_facts(text: str, spec: ProgramSpec, arguments: Arguments, operands: S
                 raise _refused(text, parts, problem, "sed-script") from None
             quiet = "-n" in flags or script == "#n" or script.startswith("#n\n")
             return sed_facts(commands, quiet=quiet)
+        case "awk":
+            return _awk(text, arguments, operands)
         case "tr":
             return tr_facts(tuple(o.value for o in operands if o.kind is OperandKind.SET), flags)
         case _:
             return None
+
+
+def _awk(text: str, arguments: Arguments, operands: Sequence[Operand]) -> ScriptFacts | None:
+    settings: dict[str, str] = {}
+    given = [
+        (option.value or "", option.span) for option in arguments.options if option.spec.kind is ValueKind.ASSIGNMENT
+    ]
+    late = [(o.value, o.span) for o in operands if o.kind is OperandKind.ASSIGNMENT]
+    for value, span in (*given, *late):
+        name, _, rest = value.partition("=")
+        if ASSIGNMENT.match(value) is None or name in FORBIDDEN:
+            raise refusal(text, span, "this variable of awk cannot be set", "write NAME=TEXT", "operand")
+        settings[name] = rest
+    parts = [_Part(word, 0) for word in arguments.operands[:1]]
+    if not parts:
+        return None
+    try:
+        program = read_awk(parts[0].text)
+    except ScriptProblem as problem:
+        raise _refused(text, parts, problem, "awk-program") from None
+    separators = [option.value or "" for option in arguments.options if option.name == "-F"]
+    return awk_facts(program, settings, separators, late=bool(late))
 
 
 def _parts(arguments: Arguments) -> list[_Part]:

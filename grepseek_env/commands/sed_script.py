@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from grepseek_env.commands.script import ScriptProblem, bracket_open
 from grepseek_env.commands.spec import Effect
@@ -105,8 +105,8 @@ class _Reader:
         self.script = script
         self.at = 0
 
-    def _fail(self, start: int, what: str, instead: str = "check the script, or use grep, cut or awk") -> NoReturn:
-        raise ScriptProblem(start, max(start + 1, self.at), what, instead)
+    def _fail(self, start: int, what: str, instead: str = "check the script, or use grep, cut or awk") -> ScriptProblem:
+        return ScriptProblem(start, max(start + 1, self.at), what, instead)
 
     def _peek(self) -> str:
         return self.script[self.at : self.at + 1]
@@ -134,13 +134,13 @@ class _Reader:
             place = self.at
             self.at += 1
             if name in "}:#" and name and addresses:
-                self._fail(start, f"the sed command {name} takes no address")
+                raise self._fail(start, f"the sed command {name} takes no address")
             if name == "}" and not depth:
-                self._fail(place, "this } of the sed script closes nothing")
+                raise self._fail(place, "this } of the sed script closes nothing")
             depth += {"{": 1, "}": -1}.get(name, 0)
             yield self._command(name, addresses, place)
         if depth:
-            self._fail(len(self.script) - 1, "a { of the sed script is never closed", "add a }")
+            raise self._fail(len(self.script) - 1, "a { of the sed script is never closed", "add a }")
 
     def _command(self, name: str, addresses: tuple[Address, ...], place: int) -> SedCommand:
         match name:
@@ -172,12 +172,12 @@ class _Reader:
                 self._end_of_command()
                 return SedCommand(name, addresses)
             case "":
-                self._fail(place - 1, "a command is missing at the end of the sed script")
+                raise self._fail(place - 1, "a command is missing at the end of the sed script")
             case _ if name in FORBIDDEN:
                 why, instead = FORBIDDEN[name]
-                self._fail(place, f"the sed command {name} is not available: it {why}", instead)
+                raise self._fail(place, f"the sed command {name} is not available: it {why}", instead)
             case _:
-                self._fail(place, f"sed has no command {name!r}")
+                raise self._fail(place, f"sed has no command {name!r}")
 
     def _addresses(self) -> tuple[Address, ...]:
         first = self._address()
@@ -192,11 +192,11 @@ class _Reader:
         if self._peek() in {"+", "~"}:
             self.at += 1
             if not self._skip(NUMBER):
-                self._fail(start, "a number is missing in this address of the sed script")
+                raise self._fail(start, "a number is missing in this address of the sed script")
             return (first, Address(AddressKind.AFTER))
         second = self._address()
         if second is None:
-            self._fail(start, "the second address is missing in the sed script")
+            raise self._fail(start, "the second address is missing in the sed script")
         return (first, second)
 
     def _address(self) -> Address | None:
@@ -227,7 +227,7 @@ class _Reader:
     def _delimiter(self, start: int) -> str:
         char = self._peek()
         if not char or char in "\n\\" or not char.isascii() or not char.isprintable():
-            self._fail(start, "this delimiter of the sed script is not available", "use / or | or #")
+            raise self._fail(start, "this delimiter of the sed script is not available", "use / or | or #")
         return char
 
     def _until(self, start: int, delimiter: str) -> str:
@@ -236,17 +236,19 @@ class _Reader:
         begin = self.at
         while (char := self._peek()) != delimiter:
             if char in {"", "\n"}:
-                self._fail(start, "an expression of the sed script is never closed", f"close it with {delimiter}")
+                raise self._fail(start, "an expression of the sed script is never closed", f"close it with {delimiter}")
             if char == "\\":
                 self.at += 1
                 if self._peek() in {"", "\n"}:
-                    self._fail(start, "an expression of the sed script is never closed", f"close it with {delimiter}")
+                    raise self._fail(
+                        start, "an expression of the sed script is never closed", f"close it with {delimiter}"
+                    )
             self.at += 1
         regex = self.script[begin : self.at]
         self.at += 1
         if bracket_open(regex):
             # Releases of sed disagree whether this delimiter ends the expression.
-            self._fail(
+            raise self._fail(
                 start,
                 f"a {delimiter} between [ and ] of the sed script is not available",
                 "use a delimiter that the expression does not hold, as in s|[/]|x|",
@@ -266,7 +268,7 @@ class _Reader:
         begin = self.at
         while (char := self._peek()) != delimiter:
             if char in {"", "\n"}:
-                self._fail(place, "a command of the sed script is never closed", f"close it with {delimiter}")
+                raise self._fail(place, "a command of the sed script is never closed", f"close it with {delimiter}")
             self.at += 1 + (char == "\\")
             self.at = min(self.at, len(self.script))
         text = self.script[begin : self.at]
@@ -279,10 +281,12 @@ class _Reader:
         match self._peek():
             case "w":
                 self.at += 1
-                self._fail(self.at - 1, "the flag w of s is not available: it writes a file", "use the flag p to print")
+                raise self._fail(
+                    self.at - 1, "the flag w of s is not available: it writes a file", "use the flag p to print"
+                )
             case "e":
                 self.at += 1
-                self._fail(
+                raise self._fail(
                     self.at - 1, "the flag e of s is not available: it runs a program", "join programs with | instead"
                 )
             case _:
@@ -296,7 +300,7 @@ class _Reader:
         following = self._peek()
         closes = name != ":" and following == "}"
         if (name == ":" and not label) or not (closes or following in {"", ";", "\n"}):
-            self._fail(
+            raise self._fail(
                 place, "this label of the sed script is not available", "use letters and digits, then ; or a line break"
             )
         return SedCommand(name, addresses, text=label)
@@ -312,7 +316,7 @@ class _Reader:
         begin = self.at
         if self._peek() in {"", "\n", "\\"}:
             # Releases of sed disagree about where a text ends that starts empty or with a backslash.
-            self._fail(place, f"the text of the sed command {name} is missing", f"write it as: {name} TEXT")
+            raise self._fail(place, f"the text of the sed command {name} is missing", f"write it as: {name} TEXT")
         while self._peek() not in {"", "\n"}:
             self.at = min(len(self.script), self.at + 1 + (self._peek() == "\\"))
         return self.script[begin : self.at]
@@ -321,7 +325,9 @@ class _Reader:
         self._skip(SPACES)
         if self._peek() not in {"", ";", "\n", "}", "#"}:
             self.at += 1
-            self._fail(self.at - 1, "this follows a complete command of the sed script", "separate commands with ;")
+            raise self._fail(
+                self.at - 1, "this follows a complete command of the sed script", "separate commands with ;"
+            )
 
 
 def sed_facts(commands: tuple[SedCommand, ...], *, quiet: bool) -> ScriptFacts:

@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from grepseek_env.commands.spec import Effect
-
 if TYPE_CHECKING:
-    from grepseek_env.commands.spec import FlagSpec, ProgramSpec
+    from grepseek_env.commands.spec import Effect, FlagSpec, ProgramSpec
 
 __all__ = ["Operand", "OperandKind", "Option", "Piece", "Pipeline", "ScriptFacts", "Span", "Stage", "Word"]
 
