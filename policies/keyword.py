@@ -9,6 +9,7 @@ import json
 import re
 import shlex
 from collections import Counter
+from itertools import combinations
 from typing import TYPE_CHECKING, ClassVar
 
 from policies.base import EpisodeStart, Policy
@@ -28,6 +29,9 @@ _STOP = frozenset(
 )
 _NAME = re.compile(r"[A-Z][\w'’.-]*(?:\s+(?:of|de|von|van|the|and|&)?\s*[A-Z0-9][\w'’.-]*)*")
 _WORD = re.compile(r"[\w'’-]{3,}")
+# Answers are guessed once so many searches have found something.
+_ENOUGH = 2
+
 _YEAR = re.compile(r"\b1[0-9]{3}\b|\b20[0-9]{2}\b")
 _MONTH = "January|February|March|April|May|June|July|August|September|October|November|December"
 _DATE = re.compile(rf"\b(?:\d{{1,2}} (?:{_MONTH}) \d{{4}}|(?:{_MONTH}) \d{{1,2}}, \d{{4}})\b")
@@ -75,31 +79,43 @@ def _passages(observation: str) -> Iterator[str]:
 
 
 def guess(question: str, observations: list[str], terms: list[str]) -> str:
-    """Returns the string of the wanted kind that stands nearest to the search terms over all passages seen."""
+    """Returns the string of the wanted kind that the passages speak of most, near to what the question says.
+
+    A passage counts by the question's words in it; a candidate by its passages and its distance to the search terms.
+    """
     kind = answer_kind(question)
     if kind == "yesno":
         return "yes"
     pattern = {"year": _YEAR, "date": _DATE, "number": _NUMBER, "name": _NAME}[kind]
     asked = question.lower()
+    words = {w.lower() for w in _WORD.findall(question)} - _STOP
     score: Counter[str] = Counter()
-    for observation in observations:
-        for passage in _passages(observation):
-            places = [m.start() for t in terms[:4] for m in re.finditer(re.escape(t), passage, re.IGNORECASE)]
-            found = list(pattern.finditer(passage)) or list(_YEAR.finditer(passage) if kind == "date" else ())
-            for match in found:
-                text = match.group().strip(" .,'’-")
-                if len(text) < 2 or text.lower() in asked or text.lower() in _STOP:
-                    continue
-                distance = min((abs(match.start() - p) for p in places), default=400)
-                score[text] += 1000 // (20 + distance)
+    for passage in dict.fromkeys(p for observation in observations for p in _passages(observation)):
+        lower = passage.lower()
+        weight = sum(w in lower for w in words) ** 2
+        places = [m.start() for t in terms[:4] for m in re.finditer(re.escape(t), passage, re.IGNORECASE)]
+        found = list(pattern.finditer(passage)) or list(_YEAR.finditer(passage) if kind == "date" else ())
+        for match in found:
+            text = match.group().strip(" .,'’-")
+            if len(text) < 2 or text.lower() in asked or text.lower() in _STOP:
+                continue
+            distance = min((abs(match.start() - p) for p in places), default=400)
+            score[text] += weight * 1000 // (20 + distance)
     if not score:
         return terms[-1] if terms else "unknown"
     best = max(score.values())
     return next(text for text, value in score.items() if value == best)
 
 
+def _plans(terms: list[str]) -> Iterator[tuple[str, ...]]:
+    """Yields what to search for, the narrowest first: all of the best terms at once, pairs, then each alone."""
+    best = terms[:3]
+    for size in range(len(best), 0, -1):
+        yield from combinations(best, size)
+
+
 class KeywordPolicy(Policy):
-    """Searches for the question's most specific strings, ANDed; drops one when nothing is found; then guesses."""
+    """Searches for the question's most specific strings at once, then for fewer of them; guesses from what it saw."""
 
     name: ClassVar[str] = "keyword"
 
@@ -107,31 +123,21 @@ class KeywordPolicy(Policy):
         """Finds the terms to search for."""
         self._start = start
         self._terms = search_terms(start.question.question)
-        self._use = min(2, len(self._terms))
+        self._plans = _plans(self._terms)
         self._seen: list[str] = []
         self._searches = 0
-        self._skip = 0
 
     def act(self, observation: str) -> str:
         """Searches, broadens or answers."""
         write = self._start.action_format.render_action
-        found = self._searches > 0 and any(True for _ in _passages(observation))
-        if found:
+        if self._searches > 0 and any(True for _ in _passages(observation)):
             self._seen.append(observation)
-        elif self._searches > 0 and self._use > 1:
-            self._use -= 1
-        elif self._searches > 0:
-            self._skip += 1
-        enough = found and (len(self._seen) >= 2 or self._use == 1)
-        left = self._start.max_turns - self._searches - 1
-        chosen = self._terms[self._skip : self._skip + self._use]
-        if enough or left <= 0 or not chosen:
+        chosen = next(self._plans, ()) if len(self._seen) < _ENOUGH else ()
+        if not chosen or self._searches >= self._start.max_turns - 1:
             answer = guess(self._start.question.question, self._seen, self._terms)
             return write("From the passages seen, this fits best.", answer=answer)
-        if found:  # one hit with two terms: look at more lines with the first alone
-            self._use, chosen = 1, chosen[:1]
         self._searches += 1
         filters = [f"rg -i -F -e {shlex.quote(chosen[0])} corpus.jsonl"]
         filters += [f"rg -i -F -e {shlex.quote(term)}" for term in chosen[1:]]
-        command = " | ".join([*filters, "head -n 5"])
+        command = " | ".join([*filters, "head -n 8"])
         return write(f"The question names {', '.join(chosen)}. I look for lines with all of it.", command=command)

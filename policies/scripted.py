@@ -57,12 +57,13 @@ class RandomPolicy(Policy):
         """Seeds the draws."""
         self._start = start
         self._random = random.Random(start.seed)  # noqa: S311  reproducible draws, not secrets
-        self._words = start.question.question.split() or ["the"]
+        self._words = start.question.question.split()
 
     def act(self, observation: str) -> str:
         """Writes a random command or a random answer."""
-        words = self._words + observation.split()
-        word = self._random.choice(words)
+        # Only plain words: a tag of the action format cannot stand in an answer.
+        words = [w for w in self._words + observation.split() if w.isalnum()]
+        word = self._random.choice(words or ["the"])
         write = self._start.action_format.render_action
         if self._random.random() < 1 / self._start.max_turns:
             return write("I guess.", answer=word)
