@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from bisect import bisect_right
@@ -61,20 +62,15 @@ def cuts(fd: int, size: int, n: int) -> tuple[int, ...]:
 def ranges(cut_at: tuple[int, ...], size: int) -> tuple[tuple[int, int], ...]:
     """Returns the pieces between cuts, as offsets of their start and end; at least one, which may be empty."""
     edges = (0, *cut_at, size)
-    return tuple(zip(edges, edges[1:], strict=False))
+    return tuple(itertools.pairwise(edges))
 
 
 def count_newlines(fd: int, start: int, end: int) -> int:
     """Counts the newlines of `file[start:end]`, reading a megabyte at a time."""
-    buffer = bytearray(min(_READ, max(0, end - start)))
-    view = memoryview(buffer)
     total = 0
-    while start < end:
-        got = os.preadv(fd, [view[: min(len(buffer), end - start)]], start)
-        if got == 0:
-            break
-        total += buffer.count(b"\n", 0, got)
-        start += got
+    while start < end and (data := os.pread(fd, min(_READ, end - start), start)):
+        total += data.count(b"\n")
+        start += len(data)
     return total
 
 

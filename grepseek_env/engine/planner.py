@@ -192,6 +192,8 @@ def _never(pipeline: Pipeline, corpus: CorpusFacts) -> str | None:
     for stage in others:
         if any(operand.kind is OperandKind.FILE for operand in stage.files):
             return f"{stage.program} reads a file instead of what comes before it"
+        if stage.program in {"ls", "find"} or (stage.spec.dot and stage.given("--recursive", "--files")):
+            return f"{stage.program} reads the folder instead of what comes before it"
     return None
 
 
