@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 import grepseek_env
 from grepseek_env.cli_support import add_corpus_argument, add_env_arguments, env_kwargs
 from grepseek_env.errors import CommandRefused, GrepSeekError, QuestionsError
+from grepseek_env.serve import add_arguments as add_serve_arguments
+from grepseek_env.serve import serve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -226,6 +228,7 @@ _OWN: dict[str, tuple[Callable[[argparse.ArgumentParser], None], Callable[[argpa
     "prompt": (add_env_arguments, _prompt),
     "bench": (_bench_arguments, _bench),
     "doctor": (_doctor_arguments, _doctor),
+    "serve": (add_serve_arguments, serve),
 }
 
 

@@ -1,0 +1,38 @@
+"""How a daemon treats its clients; importing this costs nothing, so that a command line can show the defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+__all__ = ["Options"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a daemon treats its clients.
+
+    Attributes:
+        token: what clients must show; empty for none, which only a unix socket may have.
+        workers: commands that are handed to the engine at once; its scheduler decides how many of them run.
+        window: commands under way that one client may have.
+        max_clients: connections at once.
+        max_result_bytes: the longest output of one command, since it is held in memory.
+        outbox_bytes: output that may wait for slow readers before no further command starts.
+        hello_seconds: within which a client must introduce itself.
+        idle_seconds: after which a client that asks nothing is disconnected; it may come again.
+        stall_seconds: after which a client that does not read its output is disconnected.
+        beat_seconds: between the signs of life that a waiting client is given.
+        grace_seconds: that running commands are given when the daemon stops.
+    """
+
+    token: str = field(default="", repr=False)
+    workers: int = 32
+    window: int = 256
+    max_clients: int = 512
+    max_result_bytes: int = 1 << 30
+    outbox_bytes: int = 256 << 20
+    hello_seconds: float = 10.0
+    idle_seconds: float = 600.0
+    stall_seconds: float = 60.0
+    beat_seconds: float = 2.0
+    grace_seconds: float = 10.0
