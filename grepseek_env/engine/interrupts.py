@@ -30,10 +30,11 @@ class HeldSignals:
     Only the main thread runs handlers, so in any other this does nothing.
     """
 
-    __slots__ = ("_open", "_pending", "_previous")
+    __slots__ = ("_held", "_open", "_pending", "_previous")
 
     def __init__(self) -> None:
         self._previous: dict[signal.Signals, Callable[[int, FrameType | None], Any]] = {}
+        self._held: list[signal.Signals] = []  # those whose handler is replaced
         self._pending: list[int] = []
         self._open = True  # handlers are called at once
 
@@ -45,20 +46,26 @@ class HeldSignals:
                     previous = signal.getsignal(number)
                     if callable(previous):
                         self._previous[number] = previous
+                        self._held.append(number)
                         signal.signal(number, self._catch)
             except BaseException:  # a handler that was not yet replaced raised
                 self._restore()
+                self._open = True
                 raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._restore()
+        try:
+            self._restore()
+        finally:
+            self._open = True
+            self._deliver()
 
     def poll(self, poller: select.poll, milliseconds: int) -> list[tuple[int, int]]:
         """Waits as `poller.poll` does; what a handler raises comes out of here."""
-        if not self._previous:
+        if not self._held:
             return poller.poll(milliseconds)
         self._open = True
         try:
@@ -68,10 +75,15 @@ class HeldSignals:
             self._open = False
 
     def _restore(self) -> None:
-        self._open = True  # should a handler raise below, one not put back yet passes everything on
-        for number, previous in self._previous.items():
-            signal.signal(number, previous)
-        self._deliver()
+        try:
+            while self._held:
+                number = self._held[-1]
+                # It first calls handlers of signals that have come; `_catch` still only notes them.
+                signal.signal(number, self._previous[number])
+                self._held.pop()
+        except BaseException:  # one that was put back already raised
+            self._restore()
+            raise
 
     def _deliver(self) -> None:
         while self._pending:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,15 @@ def children() -> set[int]:
 def descriptors() -> set[str]:
     """Returns the open descriptors."""
     return {entry.name for entry in Path("/proc/self/fd").iterdir()}
+
+
+def wait_for_children(number: int) -> None:
+    """Waits until there are this many; where they do not come, the test that asked fails instead of hanging."""
+    for _ in range(30_000):
+        if len(children()) >= number:
+            return
+        time.sleep(0.001)
+    pytest.fail(f"{number} children were to come, there are {len(children())}")
 
 
 def running(text: str) -> Iterator[int]:

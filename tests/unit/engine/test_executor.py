@@ -16,7 +16,7 @@ from grepseek_env.config import Limits
 from grepseek_env.engine import executor
 from grepseek_env.engine.executor import Cancellation, execute
 from grepseek_env.errors import BackendClosed, EngineFault, SpawnFailed
-from tests.support.processes import children, descriptors, linux_only
+from tests.support.processes import children, descriptors, linux_only, wait_for_children
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -125,9 +125,8 @@ def test_messages_are_bounded_and_drained(sandbox: Sandbox) -> None:
 
 def test_a_killed_stage_in_the_middle_ends_as_in_bash(sandbox: Sandbox) -> None:
     def kill_first() -> None:
-        while len(pids := sorted(children())) < 2:
-            pass
-        os.kill(pids[0], signal.SIGKILL)
+        wait_for_children(2)
+        os.kill(min(children()), signal.SIGKILL)
 
     thread = threading.Thread(target=kill_first)
     thread.start()
@@ -138,9 +137,8 @@ def test_a_killed_stage_in_the_middle_ends_as_in_bash(sandbox: Sandbox) -> None:
 
 def test_a_killed_last_stage_shows(sandbox: Sandbox) -> None:
     def kill_last() -> None:
-        while not (pids := sorted(children())):
-            pass
-        os.kill(pids[-1], signal.SIGKILL)
+        wait_for_children(1)
+        os.kill(max(children()), signal.SIGKILL)
 
     thread = threading.Thread(target=kill_last)
     thread.start()
@@ -250,8 +248,7 @@ def test_cancelling_ends_every_command_that_was_given_it(sandbox: Sandbox) -> No
 
     with ThreadPoolExecutor(3) as pool:
         futures = [pool.submit(one, number) for number in range(3)]
-        while len(children()) < 6:
-            pass
+        wait_for_children(6)
         cancel.set()
         assert [future.result() for future in futures] == ["stopped"] * 3
     assert one(0) == "stopped"  # for good

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import random
 import select
 import signal
 import threading
@@ -91,6 +92,30 @@ def test_other_threads_are_left_alone() -> None:
     thread.start()
     thread.join()
     assert during == [before, []]
+
+
+def test_handlers_are_put_back_whenever_a_signal_comes() -> None:
+    def stop(_number: int, _frame: object) -> None:
+        raise Stop
+
+    rng, stopped = random.Random(2), 0
+    previous = signal.signal(signal.SIGALRM, stop)
+    interrupt = signal.getsignal(signal.SIGINT)
+    try:
+        for _ in range(3000):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-6, 4e-5))
+                with HeldSignals():
+                    pass
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except Stop:
+                stopped += 1
+            assert signal.getsignal(signal.SIGALRM) is stop
+            assert signal.getsignal(signal.SIGINT) is interrupt
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+    assert stopped > 10
 
 
 def test_a_handler_that_raises_at_the_end_leaves_the_others_in_place() -> None:

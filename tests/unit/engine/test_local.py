@@ -19,7 +19,7 @@ from grepseek_env.engine.programs import PROGRAMS
 from grepseek_env.errors import BackendClosed, CommandRefused, ConfigError, CorpusChanged, EngineFault, GrepSeekError
 from grepseek_env.types import CommandResult, SearchBackend
 from tests.support.odd_corpora import ordinary
-from tests.support.processes import children, descriptors, linux_only
+from tests.support.processes import children, descriptors, linux_only, wait_for_children
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,11 +40,6 @@ def store(tmp_path: Path) -> Iterator[CorpusStore]:
 def backend(store: CorpusStore) -> Iterator[LocalBackend]:
     with LocalBackend(store) as opened:
         yield opened
-
-
-def wait_for_children(number: int) -> None:
-    while len(children()) < number:
-        pass
 
 
 def test_it_is_a_search_backend(backend: LocalBackend, store: CorpusStore) -> None:
@@ -148,12 +143,12 @@ def test_closing_stops_what_runs(store: CorpusStore) -> None:
             caught.append(error)
 
     def use_batch() -> None:
-        caught.extend(backend.run_many([FOREVER]))
+        caught.extend(backend.run_many([FOREVER + " | head -n 1"]))  # another one, or it would share the first
 
     threads = [threading.Thread(target=use), threading.Thread(target=use_batch)]
     for thread in threads:
         thread.start()
-    wait_for_children(2)
+    wait_for_children(3)
     backend.close()
     for thread in threads:
         thread.join()
