@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from grepseek_env.config import Limits
 from grepseek_env.corpus.store import CorpusStore
+from grepseek_env.daemon.address import default_socket
+from grepseek_env.daemon.client import find_daemon
 from grepseek_env.engine.local import LocalBackend
 from grepseek_env.tasks.registry import resolve_corpus
 
@@ -42,19 +44,33 @@ def open_backend(
     mode: str = "auto",
     *,
     limits: Limits | None = None,
+    daemon: bool | str | os.PathLike[str] | None = None,
     progress: bool = False,
 ) -> SearchBackend:
-    """Opens a corpus and the engine that runs commands over it.
+    """Opens a corpus and the engine that runs commands over it: a running daemon's if one serves it, else its own.
 
     Args:
         corpus: see `open_corpus`.
         mode: "auto" chooses; "sequential" runs the pipeline as it stands. Output and exit code never differ.
         limits: what one command may use.
+        daemon: None uses the daemon at `$GREPSEEK_DAEMON`, or else at the corpus's usual socket, if it serves this
+            corpus with these limits and this mode; False never does; True wants one at the usual socket; an address
+            (a socket's path or ``tcp://HOST:PORT``) wants the one there.
         progress: show a progress bar while a corpus is generated or prepared.
 
     Raises:
-        ConfigError: no such mode.
+        ConfigError: no such mode, or the daemon that was asked for serves another corpus, mode or other limits.
         CorpusError: the corpus cannot be opened.
+        EngineFault: no daemon can be reached where one was asked for.
         ProgramMissing: a program of the command language is not installed.
     """
-    return LocalBackend(open_corpus(corpus, progress=progress), limits=limits or Limits(), mode=mode)
+    limits = limits or Limits()
+    store = open_corpus(corpus, progress=progress)
+    if daemon is not False:
+        address = default_socket(store.digest).path if daemon is True else daemon
+        client = find_daemon(store.digest, address=address, mode=mode, limits=limits)
+        if client is not None:
+            if store is not corpus:
+                store.close()
+            return client
+    return LocalBackend(store, limits=limits, mode=mode)

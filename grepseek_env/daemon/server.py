@@ -12,8 +12,6 @@ import contextlib
 import hmac
 import os
 import socket
-import struct
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -28,7 +26,6 @@ from grepseek_env.daemon.protocol import (
     MAX_MESSAGE_BYTES,
     PROTOCOL,
     VERSION,
-    Beat,
     Cancel,
     Explain,
     Failed,
@@ -48,8 +45,8 @@ from grepseek_env.daemon.protocol import (
     outputs,
     settings_of,
 )
-from grepseek_env.engine.executor import Cancellation
-from grepseek_env.errors import BackendClosed, ConfigError, EngineFault, GrepSeekError
+from grepseek_env.daemon.session import READ_BYTES, Client, Job, ended, first_message, identity, same_user
+from grepseek_env.errors import ConfigError, EngineFault, GrepSeekError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,86 +56,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Server"]
 
-_READ_BYTES = 64 << 10
 _FLUSH_SECONDS = 1.0  # for the last answers at the end
-_PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
-
-
-class _Job:
-    """One command of a client."""
-
-    __slots__ = ("_cancel", "_lock", "given_up", "started")
-
-    def __init__(self) -> None:
-        self.given_up = False
-        self.started = 0.0
-        self._lock = threading.Lock()
-        self._cancel: Cancellation | None = None
-
-    def run(self, backend: LocalBackend, command: str, timeout: float | None, most: int) -> CommandResult:
-        """Runs it, in a worker thread."""
-        self.started = time.monotonic()
-        with self._lock:
-            if self.given_up:
-                raise BackendClosed("the command was given up before it started")
-            try:
-                self._cancel = Cancellation()
-            except OSError as error:
-                raise EngineFault(f"the daemon is out of file descriptors: {error}; raise `ulimit -n`") from error
-        return backend.run(command, timeout=timeout, max_output_bytes=most, cancel=self._cancel)
-
-    def give_up(self) -> None:
-        """Stops it; from any thread."""
-        with self._lock:
-            if not self.given_up:
-                self.given_up = True
-                if self._cancel is not None:
-                    self._cancel.set()
-
-
-class _Client:
-    """One connection that has introduced itself."""
-
-    def __init__(self, writer: asyncio.StreamWriter, name: str, stall_seconds: float) -> None:
-        self.name = name
-        self.jobs: dict[int, _Job] = {}
-        self.seen = time.monotonic()
-        self._writer = writer
-        self._stall_seconds = stall_seconds
-        self._lock = asyncio.Lock()
-
-    async def send(self, data: bytes) -> None:
-        """Sends; returns when the connection takes more.
-
-        Raises:
-            ConnectionError: the client is gone, or does not read.
-        """
-        async with self._lock:
-            if self._writer.is_closing():
-                raise ConnectionResetError("the client has gone")
-            self._writer.write(data)
-            if self._writer.transport.get_write_buffer_size() > _READ_BYTES:
-                try:
-                    await asyncio.wait_for(self._writer.drain(), self._stall_seconds)
-                except asyncio.TimeoutError as error:  # its own class before Python 3.11
-                    self.drop()
-                    raise ConnectionAbortedError("the client does not read its output") from error
-
-    def beat(self) -> None:
-        """Gives a sign of life, unless output is on its way, which is one."""
-        if not self._writer.is_closing() and not self._writer.transport.get_write_buffer_size():
-            self._writer.write(_BEAT)
-
-    def close(self) -> None:
-        """Closes the connection when everything has been sent."""
-        self._writer.close()
-
-    def drop(self) -> None:
-        """Closes the connection at once."""
-        self._writer.transport.abort()
-
-
-_BEAT = encode(Beat())
 
 
 class Server:
@@ -169,13 +87,12 @@ class Server:
             raise ConfigError("the token is empty; on a TCP port there must be one, since anybody can reach it")
         self.metrics = Metrics()
         self._backend = backend
-        self._listeners = [(address, listener, _identity(address)) for address, listener in listeners]
+        self._listeners = [(address, listener, identity(address)) for address, listener in listeners]
         self._log = log
         self._settings = settings_of(backend.mode, backend.locale, backend.limits)
         self._welcome = encode(
             Welcome(
                 PROTOCOL,
-                VERSION,
                 VERSION,
                 backend.corpus_digest,
                 self._settings,
@@ -188,7 +105,7 @@ class Server:
                 },
             )
         )
-        self._clients: set[_Client] = set()
+        self._clients: set[Client] = set()
         self._handlers: set[asyncio.Task[None]] = set()
         self._answers: set[asyncio.Task[None]] = set()
         self._waiting = 0  # bytes of output that wait for their readers
@@ -295,15 +212,15 @@ class Server:
 
     async def _introduce(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, messages: MessageReader
-    ) -> _Client | None:
+    ) -> Client | None:
         """Reads the hello; returns None to a connection that is refused or ends."""
         peer = writer.get_extra_info("socket")
-        if peer.family == socket.AF_UNIX and not _same_user(peer):
+        if peer.family == socket.AF_UNIX and not same_user(peer):
             self._log("rejected reason=user")
             return None
         # A host that vanished sends no end of the stream.
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        hello = await _first(reader, messages)
+        hello = await first_message(reader, messages)
         if hello is None:
             return None
         rejected = self._rejects(hello)
@@ -315,7 +232,7 @@ class Server:
             return None
         messages.most = MAX_MESSAGE_BYTES
         self.metrics.events["accepted"] += 1
-        client = _Client(writer, f"{self.metrics.events['accepted']}", self.options.stall_seconds)
+        client = Client(writer, f"{self.metrics.events['accepted']}", self.options.stall_seconds)
         self._log(f"connected client={client.name}")
         writer.write(self._welcome)
         return client
@@ -343,15 +260,15 @@ class Server:
             return Rejected("busy", f"the daemon has its {self.options.max_clients} clients: raise --max-clients")
         return None
 
-    async def _converse(self, reader: asyncio.StreamReader, messages: MessageReader, client: _Client) -> None:
-        while data := await reader.read(_READ_BYTES):
+    async def _converse(self, reader: asyncio.StreamReader, messages: MessageReader, client: Client) -> None:
+        while data := await reader.read(READ_BYTES):
             client.seen = time.monotonic()
             for message in messages.feed(data):
                 match message:
                     case Run(id=number) | Explain(id=number):
                         if number in client.jobs or len(client.jobs) >= self.options.window:
                             raise ProtocolViolation(f"request {number} is a second one or one too many")
-                        job = client.jobs[number] = _Job()
+                        job = client.jobs[number] = Job()
                         self._start(client, job, message)
                     case Cancel(id=number):
                         if number in client.jobs:
@@ -367,7 +284,7 @@ class Server:
 
     # --- commands
 
-    def _start(self, client: _Client, job: _Job, message: Run | Explain) -> None:
+    def _start(self, client: Client, job: Job, message: Run | Explain) -> None:
         def ended(task: asyncio.Task[None]) -> None:
             self._answers.discard(task)
             if not task.cancelled() and (error := task.exception()) is not None:
@@ -378,11 +295,11 @@ class Server:
         self._answers.add(task)
         task.add_done_callback(ended)
 
-    async def _reply(self, client: _Client, message: Message) -> None:
+    async def _reply(self, client: Client, message: Message) -> None:
         with contextlib.suppress(ConnectionError):
             await client.send(encode(message))
 
-    async def _run(self, client: _Client, job: _Job, message: Run | Explain) -> None:
+    async def _run(self, client: Client, job: Job, message: Run | Explain) -> None:
         came = time.monotonic()
         outcome = "cancelled"
         try:
@@ -408,7 +325,7 @@ class Server:
             started = job.started or now
             self.metrics.finished(outcome, started - came, now - started)
 
-    async def _execute(self, job: _Job, message: Run) -> CommandResult:
+    async def _execute(self, job: Job, message: Run) -> CommandResult:
         cap = self.options.max_result_bytes
         wanted = message.max_output_bytes
         most = cap if wanted is None else min(cap, wanted) if wanted >= 0 else wanted
@@ -425,7 +342,7 @@ class Server:
         assert self._threads is not None  # noqa: S101 - set before anybody connects
         return await self._loop.run_in_executor(self._threads, function, *args)
 
-    async def _deliver(self, client: _Client, job: _Job, number: int, result: CommandResult) -> None:
+    async def _deliver(self, client: Client, job: Job, number: int, result: CommandResult) -> None:
         size = len(result.stdout)
         self._hold(size)
         try:
@@ -450,7 +367,7 @@ class Server:
         else:
             self._room.set()
 
-    def _failed(self, number: int, job: _Job, error: GrepSeekError) -> Failed:
+    def _failed(self, number: int, job: Job, error: GrepSeekError) -> Failed:
         if job.given_up and self._stopping:
             return Failed(number, "stopping", "the daemon was stopped while the command ran")
         return failure(number, error)
@@ -481,14 +398,14 @@ class Server:
         now.cancel()
         self._give_up_all()
         self._room.set()
-        await _ended(self._answers, _FLUSH_SECONDS)
+        await ended(self._answers, _FLUSH_SECONDS)
         for client in list(self._clients):
             client.close()
-        await _ended(self._handlers, _FLUSH_SECONDS)
+        await ended(self._handlers, _FLUSH_SECONDS)
         for client in list(self._clients):
             client.drop()
-        await _ended(self._handlers, None)
-        await _ended(self._answers, None)
+        await ended(self._handlers, None)
+        await ended(self._answers, None)
 
     def _give_up_all(self) -> None:
         for client in self._clients:
@@ -496,38 +413,6 @@ class Server:
                 job.give_up()
 
     def _remove_sockets(self) -> None:
-        for address, _, identity in self._listeners:
-            if isinstance(address, UnixAddress) and identity is not None and _identity(address) == identity:
+        for address, _, ours in self._listeners:
+            if isinstance(address, UnixAddress) and ours is not None and identity(address) == ours:
                 address.path.unlink(missing_ok=True)
-
-
-async def _ended(tasks: set[asyncio.Task[None]], timeout: float | None) -> None:
-    if tasks:
-        await asyncio.wait(set(tasks), timeout=timeout)
-
-
-async def _first(reader: asyncio.StreamReader, messages: MessageReader) -> Message | None:
-    while data := await reader.read(_READ_BYTES):
-        for message in messages.feed(data):
-            return message
-    return None
-
-
-def _identity(address: Address) -> tuple[int, int] | None:
-    """Returns which file a socket is, since another daemon may have put its own in the place of ours."""
-    if not isinstance(address, UnixAddress):
-        return None
-    try:
-        status = address.path.lstat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
-
-
-def _same_user(peer: Any) -> bool:
-    """Returns whether the other end is a process of our user, where the system can tell."""
-    option = getattr(socket, "SO_PEERCRED", None)
-    if option is None:
-        return True  # the file's mode has kept others out
-    _, uid, _ = _PEER.unpack(peer.getsockopt(socket.SOL_SOCKET, option, _PEER.size))
-    return bool(uid == os.getuid())
