@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from grepseek_env.config import closest
+from grepseek_env.corpus.fetch import SOURCES, fetch
 from grepseek_env.errors import ConfigError, CorpusNotFound, QuestionsError
+from grepseek_env.paths import cache_dir
 from grepseek_env.tasks.benchmarks import BENCHMARKS, load_benchmark
 from grepseek_env.tasks.qa import QuestionSet, load_questions, questions_from_records
 from grepseek_env.tasks.world import BENCH_OPTIONS, PRESETS, WORLD_OPTIONS, World, bench_corpus, world_config
@@ -87,6 +89,20 @@ def _world_task(name: str, description: str) -> Task:
     return Task(f"world:{name}", description, ("train", "test"), WORLD_OPTIONS, questions, corpus)
 
 
+def _public_corpus(name: str) -> Task:
+    source = SOURCES[name]
+
+    def corpus(_options: Options, *, progress: bool) -> Path:
+        if not (cache_dir() / "corpora" / source.name).is_file():
+            raise CorpusNotFound(
+                f"{name} ({source.description}) has not been fetched; run: grepseek corpus fetch {name} "
+                f"(a download of {source.packed_bytes / 1e9:.0f} GB, {source.unpacked_bytes / 1e9:.0f} GB unpacked)"
+            )
+        return fetch(name, progress=progress)
+
+    return Task(name, source.description, (), (), None, corpus, offline=False)
+
+
 def _benchmark_task(name: str) -> Task:
     def questions(_split: str, _options: Options) -> Sequence[Question]:
         return load_benchmark(name)
@@ -101,7 +117,8 @@ TASKS: dict[str, Task] = {
     for task in (
         *(_world_task(name, preset.description) for name, preset in PRESETS.items()),
         Task("world:bench", "text calibrated like real text, for benchmarks", (), BENCH_OPTIONS, None, bench_corpus),
-        *(_benchmark_task(name) for name in BENCHMARKS),
+        *map(_public_corpus, SOURCES),
+        *map(_benchmark_task, BENCHMARKS),
     )
 }
 

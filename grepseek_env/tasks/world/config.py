@@ -78,6 +78,7 @@ class WorldConfig:
     escape_non_ascii: bool = False
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "kinds", tuple(self.kinds))
         for name, least in (("seed", 0), ("passages", 1), ("words", 1), ("questions", 1)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
@@ -86,6 +87,7 @@ class WorldConfig:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= below:
                 raise ConfigError(f"WorldConfig.{name} is {value!r}; it must be a number from 0 to {below}")
+            object.__setattr__(self, name, float(value))  # 1 and 1.0 are one config, with one key
         if not 0 < self.test_fraction < 1:
             raise ConfigError(f"WorldConfig.test_fraction is {self.test_fraction!r}; it must lie between 0 and 1")
         for name, choices in (("style", ("wiki", "facts")), ("names", ("rich", "regular"))):

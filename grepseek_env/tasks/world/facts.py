@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from grepseek_env.tasks.world.names import NameBook
@@ -47,6 +48,8 @@ _GENRES = (
     "detective",
 )  # fmt: skip
 _CURRENCIES = ("crown", "mark", "dinar", "peso", "florin", "pound", "franc", "lira", "thaler", "ducat")
+# Few subjects are dealt out over some of the objects only, so that some share one.
+_EVERY_NTH = MappingProxyType({"creator": 4, "headquarters": 2, "campus": 4})
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -186,18 +189,19 @@ class Facts:
         return mix64(self._salts[name] + (index << 3)) * bound >> 64
 
     def _evenly(self, name: str, index: int) -> int:
-        """Deals subjects out over the objects of the same split, all objects alike."""
+        """Deals subjects out over the objects of the same split, or over every n-th of them, all alike."""
         relation = self.schema.relations[name]
         split = self._split_of(relation.subject, index)
         start, _ = self._range(relation.subject, split)
         first, size = self._range(relation.object, split)
-        return first + self._spread[name, split](index - start) % size
+        nth = _EVERY_NTH.get(name, 1)
+        return first + self._spread[name, split](index - start) % (size // nth) * nth
 
     def sharing(self, relation: Relation, index: int, step: int) -> int | None:
         """Returns another subject with the same object, a different one for each step; None where there is none."""
         split = self._split_of(relation.subject, index)
         start, subjects = self._range(relation.subject, split)
-        _, size = self._range(relation.object, split)
+        size = self._range(relation.object, split)[1] // _EVERY_NTH.get(relation.name, 1)
         shuffle = self._spread[relation.name, split]
         direct = relation.name == "country"
         place = index - start if direct else shuffle(index - start)

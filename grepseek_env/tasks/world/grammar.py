@@ -72,9 +72,9 @@ FACT_SENTENCES: Mapping[str, Mapping[str, str]] = MappingProxyType(
         },
         "person": {
             "intro": (
-                "%(name)s%(aka)s [was %(an_occupation)s born on %(birth)s in %(birthplace)s|, born on %(birth)s in "
-                "%(birthplace)s, was %(an_occupation)s|[is remembered as|became known as|was by profession] "
-                "%(an_occupation)s and was born in %(birthplace)s on %(birth)s|(born %(birth)s in %(birthplace)s) "
+                "%(name)s%(aka)s[ was %(an_occupation)s born on %(birth)s in %(birthplace)s|, born on %(birth)s in "
+                "%(birthplace)s, was %(an_occupation)s| [is remembered as|became known as|was by profession] "
+                "%(an_occupation)s and was born in %(birthplace)s on %(birth)s| (born %(birth)s in %(birthplace)s) "
                 "[was|worked as|made a name as] %(an_occupation)s]."
             ),
             "again": (
@@ -97,8 +97,8 @@ FACT_SENTENCES: Mapping[str, Mapping[str, str]] = MappingProxyType(
         },
         "company": {
             "intro": (
-                "%(name)s%(aka)s [is a company in the %(industry)s industry, headquartered in %(headquarters)s|, "
-                "based in %(headquarters)s, is [a|an established] firm in the %(industry)s industry|[has its head "
+                "%(name)s%(aka)s[ is a company in the %(industry)s industry, headquartered in %(headquarters)s|, "
+                "based in %(headquarters)s, is [a|an established] firm in the %(industry)s industry| [has its head "
                 "office in|is run from] %(headquarters)s and belongs to the %(industry)s industry]."
             ),
             "again": (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from grepseek_env.tasks.world.facts import ENTITY_KINDS, Facts, date_forms, number_forms
@@ -219,17 +220,18 @@ class Passages:
             entity += 1
         following = self._position(entity) if entity < self._entity_passages else self.count
         background = self._background_bodies(start, stop)
-        for position in range(start, stop):
+        for position, filler in zip(range(start, stop), background, strict=False):
+            body = filler
             if position == following:
                 body = encode(self.contents(entity))
                 entity += 1
                 following = self._position(entity) if entity < self._entity_passages else self.count
-            else:
-                body = next(background)
             yield f'{{"id": "{position}", "contents": {body}}}'
 
     def _background_bodies(self, start: int, stop: int) -> Iterator[str]:
+        """Yields a body for every position, those of entity passages included: a position's text is its own."""
         if self._background is None:
+            yield from repeat("", stop - start)
             return
         for chunk in range(start // CHUNK_LINES, -(-stop // CHUNK_LINES)):
             first = chunk * CHUNK_LINES

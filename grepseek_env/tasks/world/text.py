@@ -3,6 +3,18 @@
 Words follow a Zipf-like law without an end, so that new words keep appearing; the commonest are English function words
 and have their real shares of tokens and of lines. No sentence comes from a template. Only integers are drawn, from
 counters, so equal keys give equal bytes on every platform, and every chunk can be made alone.
+
+How close it is, against 16 MB of real encyclopedia passages (real / generated):
+
+- mean line 572 / 583 bytes, standard deviation 305 / 298;
+- distinct words after 1, 4 and 16 MB: 16,700 / 22,300, 40,200 / 48,400 and 90,500 / 94,300 (real passages come in
+  articles, so that neighbours share words); words that occur once .42 / .43;
+- share of tokens of "the" .072 / .068, "of" .041 / .038, of the ranks 100, 1,000 and 10,000 in a million: 787 / 730,
+  110 / 112, 7.8 / 8.0;
+- share of lines with "the" .93 / .93, "of" .87 / .87, "is" .72 / .69, "was" .50 / .50, "he" .21 / .21;
+- capitalised words .26 / .26, commas .066 / .066 a word;
+- how often a line that has a word of rank 500 to 3,000 has it: 1.26 / 1.15 times;
+- distinct pairs of adjacent words in 6,000 lines: .45 / .68 of all pairs, the part that is least like real text.
 """
 
 from __future__ import annotations
@@ -51,11 +63,11 @@ _DETERMINERS = frozenset(("the", "a", "an", "his", "her", "its", "their", "this"
 _PREPOSITIONS = frozenset(("of", "in", "to", "on", "and", "at", "for", "by", "from", "with"))
 
 # Chances in 1/65536 of a token.
-_COMMA_RATE, _STOP_RATE, _OWN_RATE, _QUOTE_RATE, _BRACKET_RATE = 6_300, 4_500, 700, 450, 1_050
+_COMMA_RATE, _STOP_RATE, _OWN_RATE, _QUOTE_RATE, _BRACKET_RATE = 7_300, 5_100, 850, 540, 1_250
 _THE_RATE = 18_000  # after a preposition
 _TOPIC_RATE = 13_000  # of content words
-_BOUND_RATE = 6_000  # in 1/32768, of content words
-_PROPER = 84  # of 256 words that are always capitalised
+_BOUND_RATE = 12_000  # in 1/32768, of content words
+_PROPER = 92  # of 256 words that are always capitalised
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +140,7 @@ def _tables() -> _Tables:
     heads = len(HEAD)
     plain = heads + len(_YEARS) + len(_NUMBERS)
     firsts, widths, masses = _bins(plain)
-    year_mass, number_mass = _UNITS * 13 // 1000, _UNITS * 9 // 1000
+    year_mass, number_mass = _UNITS * 9 // 1000, _UNITS * 8 // 1000
     head_masses = [mass for _, mass, _ in HEAD]
     bin_first = [*range(heads), heads, heads + len(_YEARS), *firsts]
     bin_width = [*[1] * heads, len(_YEARS), len(_NUMBERS), *widths]
@@ -255,7 +267,12 @@ class CalibratedText:
         replaced = np.flatnonzero(head & (follows | absent))
         codes[replaced] = _draw(tables, tables.content, _random(key ^ 5, len(replaced)))
         # Some words have favourite neighbours.
-        bound = np.flatnonzero((low[1:] & np.uint64(0x7FFF) < _BOUND_RATE) & (codes[1:] >= tables.heads)) + 1
+        bound = (
+            np.flatnonzero(
+                (low[1:] & np.uint64(0x7FFF) < _BOUND_RATE) & (codes[1:] >= tables.heads) & (codes[:-1] >= tables.heads)
+            )
+            + 1
+        )
         neighbour = codes[bound - 1] * 4 + (chance[bound] >> np.uint64(24) & np.uint64(3)).astype(np.int64)
         codes[bound] = _draw(
             tables, tables.content, _mixed(neighbour.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import multiprocessing
 import os
@@ -15,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Protocol
 from tqdm import tqdm
 
 from grepseek_env.errors import CorpusError
-from grepseek_env.paths import sync_dir
+from grepseek_env.paths import file_lock, sync_dir
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ChunkSource", "write_corpus"]
 
+_NOTE_BYTES = 64 << 20  # how much work an interruption may cost
 _AHEAD = 4  # finished chunks each worker may be ahead of the writer
 
 
@@ -79,7 +79,7 @@ def write_corpus(
     part, note = path.with_name(f".{path.name}.part"), path.with_name(f".{path.name}.part.json")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(path.with_name(f".{path.name}.lock")):
+        with file_lock(path.with_name(f".{path.name}.lock")):
             if path.exists():
                 return path
             done = _resume(part, note, source.key)
@@ -99,13 +99,6 @@ def write_corpus(
             "set GREPSEEK_CACHE to a folder with room, or give another path"
         ) from error
     return path
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("wb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _resume(part: Path, note: Path, key: str) -> _Progress:
@@ -160,7 +153,7 @@ def _write(
             file.write(data)
             done.chunks, done.size = done.chunks + 1, done.size + len(data)
             bar.update(len(data))
-            if done.size - saved >= 64 << 20:
+            if done.size - saved >= _NOTE_BYTES:
                 file.flush()
                 os.fsync(file.fileno())
                 _save(note, source.key, done)
