@@ -24,16 +24,16 @@ from grepseek_env.types import CommandResult
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from grepseek_env.engine.sandbox import Sandbox
 
-__all__ = ["Cancellation", "execute"]
+__all__ = ["LARGE_READ", "SMALL_READ", "Cancellation", "Chain", "drain", "execute", "milliseconds", "stopped", "widen"]
 
-_SMALL_READ = 64 << 10  # a pipe's usual capacity
+SMALL_READ = 64 << 10  # a pipe's usual capacity
 # Wider pipes between programs gave 5-10 %. Four times that gave little more, and all of an unprivileged user's pipes
 # shrink to a page each once they hold 64 MiB together.
-_LARGE_READ = 256 << 10
+LARGE_READ = 256 << 10
 _SET_PIPE_SIZE = getattr(fcntl, "F_SETPIPE_SZ", None)  # Linux only
 _HAS_PIDFD = hasattr(os, "pidfd_open")
 _LONGEST_WAIT_MS = 1 << 30  # poll takes a C int
@@ -66,6 +66,11 @@ class Cancellation:
                 os.close(handle)
 
 
+def stopped() -> BackendClosed:
+    """Returns what a command raises that was ended by a `Cancellation`."""
+    return BackendClosed("the command was stopped: its backend was closed or its batch given up")
+
+
 def execute(
     argvs: Sequence[Sequence[str]],
     sandbox: Sandbox,
@@ -73,6 +78,7 @@ def execute(
     timeout: float,
     max_output_bytes: int | None = None,
     cancels: Sequence[Cancellation] = (),
+    signals: HeldSignals | None = None,
 ) -> CommandResult:
     """Runs the programs as one pipeline, the first reading /dev/null.
 
@@ -82,113 +88,147 @@ def execute(
         timeout: seconds from the start to the deadline.
         max_output_bytes: stdout is cut after this many bytes; None keeps all.
         cancels: any of them ends the command early.
+        signals: the caller's held signals; None holds them here.
 
     Raises:
         SpawnFailed: a program could not be started; those before it were stopped.
         BackendClosed: one of `cancels` was set.
         EngineFault: the exit status of a program was taken by somebody else.
     """
+    if signals is None:
+        with HeldSignals() as held:
+            return execute(
+                argvs, sandbox, timeout=timeout, max_output_bytes=max_output_bytes, cancels=cancels, signals=held
+            )
     deadline = time.monotonic() + timeout
-    with HeldSignals() as signals, sandbox.environment(argvs) as environment:
-        run = _Run(signals, max_output_bytes, sandbox.limits.stderr_bytes)
+    with sandbox.environment(argvs) as environment:
+        chain = Chain(sandbox.limits.stderr_bytes)
+        run = _Run(chain, signals, max_output_bytes)
         try:
             try:
-                run.start(argvs, sandbox, environment, timeout)
+                # The less is wanted from the last program, the sooner it should stop.
+                chain.start(
+                    argvs, sandbox, environment, timeout, os.open(os.devnull, os.O_RDONLY), wide=run.budget > SMALL_READ
+                )
                 run.collect(deadline, cancels)
             finally:
-                run.stop()
+                chain.stop()
             run.drain()
             return run.result()
         finally:
-            run.close()
+            chain.close()
 
 
-class _Run:
-    """One command while it runs."""
+class Chain:
+    """Programs joined by pipes, from their start until every exit status is taken.
 
-    def __init__(self, signals: HeldSignals, max_output_bytes: int | None, stderr_bytes: int) -> None:
-        self.signals = signals
-        self.budget = math.inf if max_output_bytes is None else max_output_bytes
-        self.stderr_bytes = stderr_bytes
+    Attributes:
+        processes: the programs, in order.
+        out: the descriptor of the last one's output; closed by `close_handle` or with the chain.
+        messages: stderr descriptor of a program -> what it wrote, in order.
+        end: a descriptor that is readable from the end of the last program on; -1 where there is no such thing.
+        killed: indices of the programs that `stop` found running.
+    """
+
+    def __init__(self, stderr_bytes: int) -> None:
         self.processes: list[subprocess.Popen[bytes]] = []
-        self.handles: set[int] = set()
-        self.poller = select.poll()
         self.out = -1
-        self.read_size = _SMALL_READ
-        self.stdout = io.BytesIO()  # grows in place and hands its buffer over without a copy
-        self.size = 0
-        self.messages: dict[int, bytearray] = {}  # stderr handle -> bytes, in stage order
-        self.last_end = -1
-        self.timed_out = False
+        self.messages: dict[int, bytearray] = {}
+        self.end = -1
+        self.killed: set[int] = set()
+        self.handles: set[int] = set()
+        self._stderr_bytes = stderr_bytes
 
     def start(
-        self, argvs: Sequence[Sequence[str]], sandbox: Sandbox, environment: dict[str, str], timeout: float
+        self,
+        argvs: Sequence[Sequence[str]],
+        sandbox: Sandbox,
+        environment: dict[str, str],
+        timeout: float,
+        source: int,
+        *,
+        wide: bool = True,
+        inherited: Sequence[int] = (),
     ) -> None:
+        """Starts the programs.
+
+        Args:
+            argvs: one argv a program.
+            sandbox: how programs are started.
+            environment: all of it.
+            timeout: seconds they may run, for their limits.
+            source: the first one's stdin; it belongs to the chain from now on, which closes it.
+            wide: give the last pipe much room too.
+            inherited: descriptors that the first program gets under the same numbers.
+
+        Raises:
+            SpawnFailed: a program could not be started; those before it are in `processes`.
+        """
         rlimits = sandbox.rlimits(timeout)
         last = len(argvs) - 1
+        self.handles.add(source)
         try:
-            source = self._own(os.open(os.devnull, os.O_RDONLY))
             for number, argv in enumerate(argvs):
                 following, sink = self._pipe()
-                # The less is wanted from the last program, the sooner it should stop.
-                if number < last or self.budget > _SMALL_READ:
-                    _widen(following)
+                if number < last or wide:
+                    widen(following)
                 errors, error_sink = self._pipe()
                 self.messages[errors] = bytearray()
                 self.processes.append(
                     sandbox.start(
-                        argv, stdin=source, stdout=sink, stderr=error_sink, environment=environment, rlimits=rlimits
+                        argv,
+                        stdin=source,
+                        stdout=sink,
+                        stderr=error_sink,
+                        environment=environment,
+                        rlimits=rlimits,
+                        inherited=() if number else inherited,
                     )
                 )
-                self._close(source, sink, error_sink)
+                self.close_handle(source, sink, error_sink)
                 source = following
             self.out = source
             if _HAS_PIDFD:
                 with contextlib.suppress(ProcessLookupError):  # somebody took its exit status: `stop` will say so
-                    self.last_end = self._own(os.pidfd_open(self.processes[-1].pid))
+                    self.end = os.pidfd_open(self.processes[-1].pid)
+                    self.handles.add(self.end)
         except OSError as error:
             raise SpawnFailed(
                 f"{' | '.join(argv[0] for argv in argvs)} was not started: {error}; too many open files or processes?"
             ) from error
 
-    def collect(self, deadline: float, cancels: Sequence[Cancellation]) -> None:
-        """Reads until the last program ends, the output is enough, or the deadline passes."""
-        poller = self.poller
-        for handle in (self.out, *self.messages):
-            poller.register(handle, select.POLLIN)
-        if self.last_end >= 0:
-            poller.register(self.last_end, select.POLLIN)
-        stops = {cancel.fileno() for cancel in cancels}
-        for handle in stops:
-            poller.register(handle, select.POLLIN)
-        while True:
-            if (left := deadline - time.monotonic()) <= 0:
-                self.timed_out = True
-                return
-            wait = math.ceil(min(left * 1000, _LONGEST_WAIT_MS if self.last_end >= 0 else _LOOK_AGAIN_MS))
-            events = self.signals.poll(poller, wait)
-            ended = self.last_end < 0 and self._last_has_ended()
-            for handle, _ in events:
-                if handle in stops:
-                    raise BackendClosed("the command was stopped: its backend was closed or its batch given up")
-                if handle == self.last_end:
-                    ended = True
-                else:
-                    self._read(handle)
-            if ended or self.size > self.budget:
-                return
+    def read_messages(self, handle: int) -> int:
+        """Reads once from a program's stderr, keeping what fits; returns how many bytes, 0 at the end."""
+        data = os.read(handle, SMALL_READ)
+        kept = self.messages[handle]
+        kept += data[: self._stderr_bytes - len(kept)]
+        return len(data)
+
+    def has_ended(self, number: int = -1) -> bool:
+        """Returns whether a program, by default the last, has ended."""
+        options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        try:
+            return os.waitid(os.P_PID, self.processes[number].pid, options) is not None
+        except ChildProcessError:  # somebody took its exit status: `stop` will say so
+            return True
 
     def stop(self) -> None:
         """Kills every program that still runs, with all it may have started, and takes every exit status.
 
         An ended program is a zombie until then, which keeps its number from being given to others.
+
+        Raises:
+            EngineFault: the exit status of a program was taken by somebody else.
         """
-        for process in self.processes:
+        waiting = [number for number, process in enumerate(self.processes) if process.returncode is None]
+        self.killed.update(number for number in waiting if not self.has_ended(number))
+        for number in waiting:
             # macOS answers EPERM when only zombies are left in the group.
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
+                os.killpg(self.processes[number].pid, signal.SIGKILL)
         lost = ""
-        for process in self.processes:
+        for number in waiting:
+            process = self.processes[number]
             try:
                 _, status = os.waitpid(process.pid, 0)
                 process.returncode = os.waitstatus_to_exitcode(status)
@@ -201,71 +241,115 @@ class _Run:
                 "it must not ignore SIGCHLD or wait for processes that it did not start"
             )
 
-    def drain(self) -> None:
-        """Reads what the programs left in the pipes when they ended, a pipe's capacity at most."""
-        for handle in self.handles & {self.out, *self.messages}:
-            poller = select.poll()
-            poller.register(handle, select.POLLIN)
-            left = _LARGE_READ
-            while left > 0 and poller.poll(0) and (got := self._read(handle)):
-                left -= got
-
-    def result(self) -> CommandResult:
-        cut = self.size > self.budget
-        if cut:
-            self.stdout.truncate(int(self.budget))
-        code = self.processes[-1].returncode
-        return CommandResult(
-            stdout=self.stdout.getvalue(),
-            stderr=b"".join(self.messages.values()),
-            exit_code=None if cut or self.timed_out else code if code >= 0 else 128 - code,
-            output_truncated=cut,
-            timed_out=self.timed_out and not cut,
-        )
+    def codes(self) -> list[int]:
+        """Returns the exit codes after `stop`, 128 + s for death by signal s."""
+        return [code if code >= 0 else 128 - code for code in (process.returncode for process in self.processes)]
 
     def close(self) -> None:
-        self._close(*self.handles)
+        """Closes all descriptors that are left."""
+        self.close_handle(*self.handles)
         self.processes.clear()  # while signals are held: an exception raised in Popen.__del__ would be swallowed
 
-    def _last_has_ended(self) -> bool:
-        options = os.WEXITED | os.WNOHANG | os.WNOWAIT
-        try:
-            return os.waitid(os.P_PID, self.processes[-1].pid, options) is not None
-        except ChildProcessError:  # somebody took its exit status: `stop` will say so
-            return True
-
-    def _read(self, handle: int) -> int:
-        """Reads once, in a way that does not wait after `poll`; returns how many bytes, 0 at the end."""
-        if handle != self.out:
-            data = os.read(handle, _SMALL_READ)
-            kept = self.messages[handle]
-            kept += data[: self.stderr_bytes - len(kept)]
-        else:
-            data = os.read(handle, self.read_size)
-            self.size += self.stdout.write(data)
-            if len(data) == _SMALL_READ:
-                self.read_size = _LARGE_READ
-        if not data:
-            self.poller.unregister(handle)
-            self._close(handle)
-        return len(data)
+    def close_handle(self, *handles: int) -> None:
+        """Closes descriptors of this chain."""
+        for handle in handles:
+            self.handles.discard(handle)
+            os.close(handle)
 
     def _pipe(self) -> tuple[int, int]:
         ends = os.pipe()
         self.handles.update(ends)
         return ends
 
-    def _own(self, handle: int) -> int:
-        self.handles.add(handle)
-        return handle
 
-    def _close(self, *handles: int) -> None:
-        for handle in handles:
-            self.handles.discard(handle)
-            os.close(handle)
+class _Run:
+    """One command while it runs."""
+
+    def __init__(self, chain: Chain, signals: HeldSignals, max_output_bytes: int | None) -> None:
+        self.chain = chain
+        self.signals = signals
+        self.budget = math.inf if max_output_bytes is None else max_output_bytes
+        self.poller = select.poll()
+        self.read_size = SMALL_READ
+        self.stdout = io.BytesIO()  # grows in place and hands its buffer over without a copy
+        self.size = 0
+        self.timed_out = False
+
+    def collect(self, deadline: float, cancels: Sequence[Cancellation]) -> None:
+        """Reads until the last program ends, the output is enough, or the deadline passes."""
+        poller, end = self.poller, self.chain.end
+        for handle in (self.chain.out, *self.chain.messages):
+            poller.register(handle, select.POLLIN)
+        if end >= 0:
+            poller.register(end, select.POLLIN)
+        stops = {cancel.fileno() for cancel in cancels}
+        for handle in stops:
+            poller.register(handle, select.POLLIN)
+        while True:
+            if (left := deadline - time.monotonic()) <= 0:
+                self.timed_out = True
+                return
+            events = self.signals.poll(poller, milliseconds(left, can_wait=end >= 0))
+            ended = end < 0 and self.chain.has_ended()
+            for handle, _ in events:
+                if handle in stops:
+                    raise stopped()
+                if handle == end:
+                    ended = True
+                else:
+                    self._read(handle)
+            if ended or self.size > self.budget:
+                return
+
+    def drain(self) -> None:
+        """Reads what the programs left in the pipes when they ended, a pipe's capacity at most."""
+        drain(self.chain.handles & {self.chain.out, *self.chain.messages}, self._read)
+
+    def result(self) -> CommandResult:
+        cut = self.size > self.budget
+        if cut:
+            self.stdout.truncate(int(self.budget))
+        return CommandResult(
+            stdout=self.stdout.getvalue(),
+            stderr=b"".join(self.chain.messages.values()),
+            exit_code=None if cut or self.timed_out else self.chain.codes()[-1],
+            output_truncated=cut,
+            timed_out=self.timed_out and not cut,
+        )
+
+    def _read(self, handle: int) -> int:
+        """Reads once, in a way that does not wait after `poll`; returns how many bytes, 0 at the end."""
+        if handle != self.chain.out:
+            got = self.chain.read_messages(handle)
+        else:
+            data = os.read(handle, self.read_size)
+            got = len(data)
+            self.size += self.stdout.write(data)
+            if got == SMALL_READ:
+                self.read_size = LARGE_READ
+        if not got:
+            self.poller.unregister(handle)
+            self.chain.close_handle(handle)
+        return got
 
 
-def _widen(handle: int) -> None:
+def drain(handles: Iterable[int], read: Callable[[int], int]) -> None:
+    """Calls `read` for each pipe until it is empty or as much was read as a pipe holds."""
+    for handle in handles:
+        poller = select.poll()
+        poller.register(handle, select.POLLIN)
+        left = LARGE_READ
+        while left > 0 and poller.poll(0) and (got := read(handle)):
+            left -= got
+
+
+def milliseconds(seconds: float, *, can_wait: bool) -> int:
+    """Returns how long `poll` may wait; `can_wait`: the end of every program wakes it."""
+    return math.ceil(min(seconds * 1000, _LONGEST_WAIT_MS if can_wait else _LOOK_AGAIN_MS))
+
+
+def widen(handle: int, size: int = LARGE_READ) -> None:
+    """Makes room for `size` bytes in a pipe, where that is possible."""
     if _SET_PIPE_SIZE is not None:
         with contextlib.suppress(OSError):  # not allowed, or this user's share of pipe memory is used up
-            fcntl.fcntl(handle, _SET_PIPE_SIZE, _LARGE_READ)
+            fcntl.fcntl(handle, _SET_PIPE_SIZE, size)

@@ -111,10 +111,12 @@ class Sandbox:
         stderr: int,
         environment: dict[str, str],
         rlimits: Sequence[tuple[int, tuple[int, int]]],
+        inherited: Sequence[int] = (),
     ) -> subprocess.Popen[bytes]:
         """Starts one program in a session of its own, so that its process id names its group too.
 
-        The limits are set right after the start, so a program's first instructions run without.
+        The limits are set right after the start, so a program's first instructions run without. It gets the
+        descriptors in `inherited` under their own numbers.
 
         Raises:
             SpawnFailed: the program is not there or the operating system refuses.
@@ -134,6 +136,7 @@ class Sandbox:
                 cwd=self.view,
                 env=environment,
                 start_new_session=True,
+                pass_fds=inherited,
             )
         except (OSError, ValueError) as error:  # ValueError: a NUL, which no checked command has
             raise SpawnFailed(self._why(argv[0], path, error)) from error
@@ -141,8 +144,9 @@ class Sandbox:
             if blocked:
                 signal.pthread_sigmask(signal.SIG_BLOCK, blocked)
         try:
-            for kind, values in rlimits:
-                resource.prlimit(process.pid, kind, values)
+            with contextlib.suppress(ProcessLookupError):  # it ended and somebody took its exit status
+                for kind, values in rlimits:
+                    resource.prlimit(process.pid, kind, values)
         except (OSError, ValueError) as error:
             process.kill()
             process.wait()
