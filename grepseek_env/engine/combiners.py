@@ -102,16 +102,22 @@ def combine(
         Chunks of the whole output, none empty.
     """
     fold = folding(combiner, bases or (lambda _number: (0, 0)))
+    if _decided(fold):
+        return
     for chunks in slices:
         for chunk in chunks:
-            if fold.done:
-                return
             if out := fold.feed(chunk):
                 yield out
+            if _decided(fold):
+                return
         if out := fold.end_slice():
             yield out
     if out := fold.finish():
         yield out
+
+
+def _decided(fold: Folding) -> bool:
+    return fold.done
 
 
 class _Concat:
