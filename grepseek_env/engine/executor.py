@@ -36,6 +36,7 @@ SMALL_READ = 64 << 10  # a pipe's usual capacity
 LARGE_READ = 256 << 10
 _SET_PIPE_SIZE = getattr(fcntl, "F_SETPIPE_SZ", None)  # Linux only
 _HAS_PIDFD = hasattr(os, "pidfd_open")
+_HAS_WAITID = hasattr(os, "waitid")  # without it (macOS before Python 3.13) nobody can look without taking
 _LONGEST_WAIT_MS = 1 << 30  # poll takes a C int
 _LOOK_AGAIN_MS = 5  # where the end of a process cannot be waited for together with its output
 
@@ -206,11 +207,16 @@ class Chain:
 
     def has_ended(self, number: int = -1) -> bool:
         """Returns whether a program, by default the last, has ended."""
-        options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        process = self.processes[number]
         try:
-            return os.waitid(os.P_PID, self.processes[number].pid, options) is not None
+            if _HAS_WAITID:
+                return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+            if process.returncode is None:
+                pid, status = os.waitpid(process.pid, os.WNOHANG)
+                process.returncode = os.waitstatus_to_exitcode(status) if pid else None
         except ChildProcessError:  # somebody took its exit status: `stop` will say so
             return True
+        return process.returncode is not None
 
     def stop(self) -> None:
         """Kills every program that still runs, with all it may have started, and takes every exit status.
@@ -229,6 +235,8 @@ class Chain:
         lost = ""
         for number in waiting:
             process = self.processes[number]
+            if process.returncode is not None:  # taken by `has_ended`
+                continue
             try:
                 _, status = os.waitpid(process.pid, 0)
                 process.returncode = os.waitstatus_to_exitcode(status)

@@ -254,10 +254,12 @@ def test_cancelling_ends_every_command_that_was_given_it(sandbox: Sandbox) -> No
     assert one(0) == "stopped"  # for good
 
 
+@pytest.mark.parametrize("look", [True, False])
 def test_where_ends_cannot_be_waited_for_it_works_all_the_same(
-    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, look: bool
 ) -> None:
     monkeypatch.setattr(executor, "_HAS_PIDFD", False)
+    monkeypatch.setattr(executor, "_HAS_WAITID", look)
     monkeypatch.setattr(executor, "_SET_PIPE_SIZE", None)
     assert run(sandbox, ["cat", "corpus.jsonl"], ["wc", "-l"]).stdout == b"300\n"
     assert run(sandbox, ["grep", "nothing of the kind", "corpus.jsonl"]).exit_code == 1
