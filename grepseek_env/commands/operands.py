@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from grepseek_env.commands.options import Arguments
     from grepseek_env.commands.syntax import Word
 
-__all__ = ["ASSIGNMENT", "check_file", "classify", "obsolete"]
+__all__ = ["ASSIGNMENT", "check_file", "check_order", "classify", "obsolete"]
 
 OBSOLETE = re.compile(r"-([0-9]+)")
 PLUS = re.compile(r"\+[0-9.]+")
@@ -120,6 +120,26 @@ def _sets(words: Sequence[Word], flags: set[str]) -> tuple[list[Operand], str]:
 
 def _find_word(word: Word) -> Operand:
     return _operand(OperandKind.EXPRESSION if word.value in FIND_SIGNS else OperandKind.FILE, word)
+
+
+def check_order(text: str, spec: ProgramSpec, operands: Sequence[Operand], options: Sequence[Option]) -> None:
+    """Checks that rg prints its files in one order: it searches several at once, and prints the first to end first.
+
+    Raises:
+        CommandRefused: outputs of differently named inputs could come in any order.
+    """
+    if spec.style is not Style.RG or any(o.spec.names[0] in {"--sort", "--sortr", "--sort-files"} for o in options):
+        return
+    inputs = [
+        o
+        for o in operands
+        if o.kind is OperandKind.STDIN or (o.kind is OperandKind.FILE and o.value in CORPUS_NAMES | FOLDER)
+    ]
+    for operand in inputs[1:]:
+        if operand.value != inputs[0].value:
+            raise refusal(
+                text, operand.span, "rg prints several files in no fixed order", f"name {CORPUS} alone", "operand"
+            )
 
 
 def check_file(text: str, spec: ProgramSpec, operand: Operand) -> None:

@@ -11,7 +11,7 @@ import re
 from functools import lru_cache
 from typing import NoReturn
 
-from grepseek_env.commands.operands import check_file, classify, obsolete
+from grepseek_env.commands.operands import check_file, check_order, classify, obsolete
 from grepseek_env.commands.options import resolve
 from grepseek_env.commands.parser import split
 from grepseek_env.commands.refusal import refusal
@@ -69,6 +69,7 @@ def _stage(text: str, words: list[Word], span: Span) -> Stage:
     for operand in operands:
         if operand.kind in {OperandKind.FILE, OperandKind.STDIN}:
             check_file(text, spec, operand)
+    check_order(text, spec, operands, arguments.options)
     usage_error = arguments.usage_error or complaint
     script = script_facts(text, spec, arguments, operands)  # read even if the program will complain: never trust that
     return Stage(

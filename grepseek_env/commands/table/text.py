@@ -71,7 +71,7 @@ TAIL = ProgramSpec(
             "--max-unchanged-stats=",
             "---disable-inotify",
         ),
-        *banned(NOT_OFFERED, "---presume-input-pipe", "--debug"),
+        *banned(NOT_OFFERED, "---presume-input-pipe", "--debug", "-b", "-l"),
     ),
     examples=("tail -n 2 corpus.jsonl", "rg -F 'Ulm' corpus.jsonl | tail -n +3 | head -n 2"),
 )
