@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import os
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from grepseek_env.corpus.facts import CorpusFacts, ScanState, scan
 from grepseek_env.engine.combiners import combine
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
     from grepseek_env.engine.plan import Argv, Sliced
 
+Feed: TypeAlias = Literal["file", "pipe", "seek"]
+"""How slices come: as files, through pipes, or so but the last one as the corpus file seeked to its start."""
+FEEDS: tuple[Feed, ...] = ("file", "pipe", "seek")
 CHUNK = 37  # prime and small, so that chunks end everywhere
 
 
@@ -46,17 +50,20 @@ class PlanRunner:
         self.before = [data[:a] for a in (0, *cuts)]
         self._env = {"PATH": str(programs), "LC_ALL": locale, "HOME": str(folder)}
         self._programs = programs
+        (folder / "whole").write_bytes(data)
         for number, part in enumerate(self.parts):
             (folder / str(number)).mkdir()
             (folder / str(number) / "corpus.jsonl").write_bytes(part)
 
-    def run(self, plan: Sliced, *, by_pipe: bool) -> Ran:
+    def run(self, plan: Sliced, feed: Feed) -> Ran:
         """Returns stdout and exit code of the whole command."""
-        argvs = plan.piped if by_pipe else plan.mapped
-        assert argvs is not None, "this plan cannot be run by pipe"
+        argvs = plan.mapped if feed == "file" else plan.piped
+        assert argvs is not None, "this plan cannot be run from stdin"
         outputs, codes = [], []
         for number, part in enumerate(self.parts):
-            stream, bad = part if by_pipe else b"", False
+            bad = False
+            last = number + 1 == len(self.parts)
+            stream: bytes | int = b"" if feed == "file" else len(self.before[-1]) if feed == "seek" and last else part
             for argv in argvs:
                 stream, code = self._one(argv, stream, self.folder / str(number))
                 bad = bad or failed(argv, code)
@@ -95,15 +102,19 @@ class PlanRunner:
         before = self.before[number]
         return before.count(b"\n"), len(before)
 
-    def _one(self, argv: Argv, stdin: bytes, cwd: Path) -> tuple[bytes, int]:
-        done = subprocess.run(
-            [word.encode() for word in argv],
-            executable=self._programs / argv[0],
-            input=stdin,
-            capture_output=True,
-            cwd=cwd,
-            env=self._env,
-            timeout=60,
-            check=False,
-        )
+    def _one(self, argv: Argv, stdin: bytes | int, cwd: Path) -> tuple[bytes, int]:
+        """Runs one program on these bytes, or on the whole corpus from this offset on."""
+        with (self.folder / "whole").open("rb") as whole:
+            if isinstance(stdin, int):
+                os.lseek(whole.fileno(), stdin, os.SEEK_SET)
+            done = subprocess.run(
+                [word.encode() for word in argv],
+                executable=self._programs / argv[0],
+                **({"stdin": whole} if isinstance(stdin, int) else {"input": stdin}),
+                capture_output=True,
+                cwd=cwd,
+                env=self._env,
+                timeout=60,
+                check=False,
+            )
         return done.stdout, done.returncode if done.returncode >= 0 else 128 - done.returncode

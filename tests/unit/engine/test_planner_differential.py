@@ -17,7 +17,7 @@ from grepseek_env.errors import CommandRefused
 from tests.support.catalogue import catalogue
 from tests.support.odd_corpora import REFUSED, odd, ordinary
 from tests.support.oracle import oracle
-from tests.support.plans import PlanRunner, facts_of
+from tests.support.plans import FEEDS, PlanRunner, facts_of
 from tests.support.strategies import pipelines
 
 if TYPE_CHECKING:
@@ -53,11 +53,11 @@ class Bench:
         if not isinstance(found, Sliced):
             return False
         want = oracle(command, self.view, self.programs, locale=self.locale)
-        for by_pipe in (True, False):
-            if by_pipe and found.piped is None:
+        for feed in FEEDS:
+            if feed != "file" and found.piped is None:
                 continue
-            got = self.runner.run(found, by_pipe=by_pipe)
-            assert got == (want.stdout, want.exit_code), f"{command!r} cut at {self.cuts}, by pipe: {by_pipe}, {found}"
+            got = self.runner.run(found, feed)
+            assert got == (want.stdout, want.exit_code), f"{command!r} cut at {self.cuts}, fed by {feed}: {found}"
         return True
 
 
