@@ -130,6 +130,8 @@ class _Resolver:
     def _lookup(self, name: str, word: Word) -> tuple[FlagSpec | None, str]:
         if (flag := self.spec.exact.get(name)) is not None:
             return flag, name
+        if self.spec.style is Style.RG and len(name) == 3 and (flag := self.spec.exact.get(name[1:])) is not None:
+            return flag, name[1:]  # rg takes --c for -c
         candidates = () if self.spec.style in {Style.RG, Style.AWK} else self.spec.abbreviated(name)
         match candidates:
             case (only,):
