@@ -190,7 +190,7 @@ class Server:
         client = None
         try:
             client = await asyncio.wait_for(self._introduce(reader, writer, messages), self.options.hello_seconds)
-            if client is not None:
+            if client is not None and not self._stopping:
                 self._clients.add(client)
                 await self._converse(reader, messages, client)
         except (ProtocolViolation, asyncio.TimeoutError) as error:
