@@ -113,7 +113,8 @@ class Merge:
 
     Attributes:
         argv: the merging program; the inputs' names are appended, in slice order, at most 16 of them (more need
-            `--batch-size`, or temporary files).
+            `--batch-size`, or temporary files). A single input is the answer itself: sort, which failed on it, must
+            not complain again.
     """
 
     argv: Argv
