@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import os
+
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.support.golden import Golden
 
 # A slow machine is no failure: no test asserts on time, so Hypothesis must not either.
 settings.register_profile("grepseek", deadline=None)
-settings.load_profile("grepseek")
+# `make fuzz`: a property without a count of its own runs this many times.
+settings.register_profile("fuzz", deadline=None, max_examples=20_000, suppress_health_check=list(HealthCheck))
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "grepseek"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
