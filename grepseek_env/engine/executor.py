@@ -189,10 +189,7 @@ class Chain:
                 self.close_handle(source, sink, error_sink)
                 source = following
             self.out = source
-            if _HAS_PIDFD:
-                with contextlib.suppress(ProcessLookupError):  # somebody took its exit status: `stop` will say so
-                    self.end = os.pidfd_open(self.processes[-1].pid)
-                    self.handles.add(self.end)
+            self.end = self.open_end(last)
         except OSError as error:
             raise SpawnFailed(
                 f"{' | '.join(argv[0] for argv in argvs)} was not started: {error}; too many open files or processes?"
@@ -204,6 +201,17 @@ class Chain:
         kept = self.messages[handle]
         kept += data[: self._stderr_bytes - len(kept)]
         return len(data)
+
+    def open_end(self, number: int) -> int:
+        """Returns a new descriptor that is readable from the end of a program on; -1 where there is no such thing."""
+        if not _HAS_PIDFD:
+            return -1
+        try:
+            handle = os.pidfd_open(self.processes[number].pid)
+        except ProcessLookupError:  # somebody took its exit status: `stop` will say so
+            return -1
+        self.handles.add(handle)
+        return handle
 
     def has_ended(self, number: int = -1) -> bool:
         """Returns whether a program, by default the last, has ended."""
