@@ -46,13 +46,13 @@ from grepseek_env.daemon.protocol import (
     settings_of,
 )
 from grepseek_env.daemon.session import READ_BYTES, Client, Job, ended, first_message, identity, same_user
-from grepseek_env.errors import ConfigError, EngineFault, GrepSeekError
+from grepseek_env.errors import BackendClosed, ConfigError, EngineFault, GrepSeekError
+from grepseek_env.types import CommandResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from grepseek_env.engine.local import LocalBackend
-    from grepseek_env.types import CommandResult
 
 __all__ = ["Server"]
 
@@ -266,7 +266,8 @@ class Server:
             for message in messages.feed(data):
                 match message:
                     case Run(id=number) | Explain(id=number):
-                        if number in client.jobs or len(client.jobs) >= self.options.window:
+                        # Twice: a client may know of an answer while we are still busy with having sent it.
+                        if number in client.jobs or len(client.jobs) >= 2 * self.options.window:
                             raise ProtocolViolation(f"request {number} is a second one or one too many")
                         job = client.jobs[number] = Job()
                         self._start(client, job, message)
@@ -301,29 +302,32 @@ class Server:
 
     async def _run(self, client: Client, job: Job, message: Run | Explain) -> None:
         came = time.monotonic()
-        outcome = "cancelled"
         try:
             await self._room.wait()
-            if self._stopping:
-                outcome = "stopping"
-                await self._reply(client, Failed(message.id, "stopping", "the daemon is stopping"))
-            elif isinstance(message, Explain):
-                text = await self._in_thread(self._backend.explain, message.command)
-                outcome = "explained"
-                await self._reply(client, Text(message.id, text))
-            else:
-                result = await self._execute(job, message)
-                outcome = "timed_out" if result.timed_out else "cut" if result.output_truncated else "ok"
-                await self._deliver(client, job, message.id, result)
-        except GrepSeekError as error:
-            if not job.given_up:
-                outcome = type(error).__name__
-            await self._reply(client, self._failed(message.id, job, error))
-        finally:
-            client.jobs.pop(message.id, None)
-            client.seen = now = time.monotonic()
+            outcome, answer = await self._answer(job, message)
+            now = time.monotonic()
             started = job.started or now
             self.metrics.finished(outcome, started - came, now - started)
+            if isinstance(answer, CommandResult):
+                await self._deliver(client, job, message.id, answer)
+            else:
+                await self._reply(client, answer)
+        finally:
+            client.jobs.pop(message.id, None)
+            client.seen = time.monotonic()
+
+    async def _answer(self, job: Job, message: Run | Explain) -> tuple[str, CommandResult | Text | Failed]:
+        """Returns how the request ended, in a word, and what to tell the client."""
+        if self._stopping:
+            return "stopping", Failed(message.id, "stopping", "the daemon is stopping")
+        try:
+            if isinstance(message, Explain):
+                text: str = await self._in_thread(self._backend.explain, message.command)
+                return "explained", Text(message.id, text)
+            result = await self._execute(job, message)
+        except GrepSeekError as error:
+            return "cancelled" if job.given_up else type(error).__name__, self._failed(message.id, job, error)
+        return "timed_out" if result.timed_out else "cut" if result.output_truncated else "ok", result
 
     async def _execute(self, job: Job, message: Run) -> CommandResult:
         cap = self.options.max_result_bytes
@@ -349,7 +353,7 @@ class Server:
             parts: list[bytes] = []
             for part in outputs(number, result):
                 if job.given_up:
-                    parts = [encode(Failed(number, "BackendClosed", "the command was given up"))]
+                    parts = [encode(self._failed(number, job, BackendClosed("the command was given up")))]
                     break
                 parts.append(encode(part))
                 if len(parts) > 1 and size > CHUNK_BYTES:

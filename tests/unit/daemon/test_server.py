@@ -236,7 +236,7 @@ def test_the_window_is_held(store: CorpusStore) -> None:
     with serving(store, options=Options(window=2)) as served:
         with Raw(served, HELLO) as raw:
             raw.receive()
-            raw.send(*(Run(number, FOREVER, 60, None) for number in range(3)))
+            raw.send(*(Run(number, FOREVER, 60, None) for number in range(5)))
             assert raw.ended()
         with DaemonClient(served.address) as client:  # a client of ours keeps to it
             commands = [f"head -n {number} corpus.jsonl | wc -l" for number in range(20)]
