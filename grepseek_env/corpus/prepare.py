@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from io import FileIO
     from pathlib import Path
 
-__all__ = ["prepare", "write_manifest"]
+__all__ = ["explained", "prepare", "write_manifest"]
 
 _SPARE_BYTES = 16 << 20
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -39,7 +39,7 @@ def prepare(source: Path, sidecar: Sidecar, *, progress: bool = False, chunk_byt
         CorpusChanged: the file changed while it was read.
         CorpusError: the sidecar cannot be written, or the disk is full.
     """
-    with _explained(source, sidecar), file_lock(sidecar.lock, on_wait=_say_waiting if progress else None):
+    with explained(source, sidecar), file_lock(sidecar.lock, on_wait=_say_waiting if progress else None):
         _sweep(sidecar)
         try:
             manifest = _still_fits(source, sidecar)
@@ -62,7 +62,7 @@ def write_manifest(sidecar: Sidecar, manifest: Manifest) -> None:
 
 
 @contextlib.contextmanager
-def _explained(source: Path, sidecar: Sidecar) -> Iterator[None]:
+def explained(source: Path, sidecar: Sidecar) -> Iterator[None]:
     """Turns what the operating system may answer into errors that say what to do."""
     try:
         yield

@@ -5,48 +5,36 @@ from __future__ import annotations
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from grepseek_env.commands import parse
 from grepseek_env.config import Limits, closest
+from grepseek_env.corpus.slices import find_slices
 from grepseek_env.engine.cache import ResultCache
 from grepseek_env.engine.executor import Cancellation
 from grepseek_env.engine.interrupts import HeldSignals
+from grepseek_env.engine.modes import FEEDINGS, MODES, Engine
 from grepseek_env.engine.programs import open_programs
 from grepseek_env.engine.sandbox import Sandbox
-from grepseek_env.engine.sequential import explain_sequential, run_sequential
-from grepseek_env.errors import BackendClosed, ConfigError, GrepSeekError
+from grepseek_env.engine.scheduler import usable_cores
+from grepseek_env.errors import BackendClosed, ConfigError, CorpusError, GrepSeekError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
     from concurrent.futures import Future
     from pathlib import Path
     from types import TracebackType
 
     from typing_extensions import Self
 
-    from grepseek_env.commands import Pipeline
     from grepseek_env.corpus.store import CorpusStore
     from grepseek_env.engine.cache import CacheStats
+    from grepseek_env.engine.modes import Feeding
     from grepseek_env.types import CommandResult
 
 __all__ = ["DEFAULT_CACHE_BYTES", "MODES", "LocalBackend"]
 
 DEFAULT_CACHE_BYTES = 64 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class _Mode:
-    """A way to execute a checked pipeline."""
-
-    run: Callable[..., CommandResult]
-    explain: Callable[[Pipeline, Sandbox], str]
-
-
-_SEQUENTIAL = _Mode(run_sequential, explain_sequential)
-# "auto" is whatever is fastest for most commands; bytes and exit codes are the same in all.
-MODES: Mapping[str, _Mode] = {"auto": _SEQUENTIAL, "sequential": _SEQUENTIAL}
 
 
 class LocalBackend:
@@ -60,11 +48,15 @@ class LocalBackend:
         limits: what one command may use.
         mode: an entry of `MODES`.
         locale: LC_ALL of the programs, "C" or "C.UTF-8".
+        slices: how many slices of the corpus a command may work on side by side; None: as many as there are cores.
+        feeding: how slices reach the programs: "file" takes the slice files that `build_slices` made, "pipe" needs
+            none, "auto" takes the files where there are any.
         cache_bytes: about how much memory earlier results may take, for commands that come again; 0 keeps none, and
             then equal commands are also run side by side.
 
     Raises:
-        ConfigError: no such mode or locale, or a negative `cache_bytes`.
+        ConfigError: no such mode, feeding or locale, fewer than one slice, or a negative `cache_bytes`.
+        CorpusError: feeding is "file" and there are no slice files.
         ProgramMissing: a program of the command language is not installed.
     """
 
@@ -75,17 +67,33 @@ class LocalBackend:
         mode: str = "auto",
         *,
         locale: str = "C",
+        slices: int | None = None,
+        feeding: Feeding = "auto",
         cache_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> None:
         if mode not in MODES:
             accepted = ", ".join(map(repr, MODES))
             raise ConfigError(f"no mode is named {mode!r}{closest(mode, list(MODES))}; modes are {accepted}")
+        if slices is not None and slices < 1:
+            raise ConfigError(f"slices is {slices!r}; it must be 1 or more, or None for one a core")
+        if feeding not in FEEDINGS:
+            raise ConfigError(f"feeding is {feeding!r}; it must be one of {', '.join(map(repr, FEEDINGS))}")
         if cache_bytes < 0:
             raise ConfigError(f"cache_bytes is {cache_bytes!r}; it must be 0 (no cache) or more")
         self._store = corpus_store
         self._mode = mode
         self._cache_bytes = cache_bytes
+        self._slices = slices
+        self._feeding: Feeding = feeding
         self._sandbox = Sandbox(open_programs(), corpus_store.view, limits or Limits(), locale)
+        self._engine = Engine(
+            sandbox=self._sandbox,
+            corpus=corpus_store.corpus_file,
+            facts=corpus_store.facts,
+            slice_files=_slice_files(corpus_store, slices, feeding) if mode != "sequential" else (),
+            slices=slices,
+            feeding=feeding,
+        )
         self._closed = False
         self._begin()
 
@@ -95,6 +103,7 @@ class LocalBackend:
         self._lock = threading.Lock()
         self._closing = Cancellation()
         self._threads: ThreadPoolExecutor | None = None
+        self._runner = MODES[self._mode](self._engine)
         self._cache = ResultCache(self._cache_bytes) if self._cache_bytes else None
 
     @property
@@ -200,7 +209,7 @@ class LocalBackend:
             BackendClosed: the backend is closed.
         """
         self._check_open()
-        return MODES[self._mode].explain(parse(command), self._sandbox)
+        return self._runner.explain(parse(command))
 
     def close(self) -> None:
         """Stops commands that still run (they raise `BackendClosed`) and frees everything; again does nothing."""
@@ -227,7 +236,13 @@ class LocalBackend:
         return self  # EnvSpec copies its keywords; one engine serves all copies
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _reopen, (self._store, self._sandbox.limits, self._mode, self._sandbox.locale, self._cache_bytes)
+        options = {
+            "locale": self.locale,
+            "slices": self._slices,
+            "feeding": self._feeding,
+            "cache_bytes": self._cache_bytes,
+        }
+        return _reopen, (self._store, self._sandbox.limits, self._mode, options)
 
     def __repr__(self) -> str:
         return f"LocalBackend({self._store!r}, mode={self._mode!r}{', closed' if self._closed else ''})"
@@ -238,9 +253,7 @@ class LocalBackend:
         timeout, most = bounds
 
         def compute() -> CommandResult:
-            result = MODES[self._mode].run(
-                pipeline, self._sandbox, timeout=timeout, max_output_bytes=most, cancels=cancels
-            )
+            result = self._runner.run(pipeline, timeout=timeout, max_output_bytes=most, cancels=cancels)
             self._store.check_unchanged()
             return result
 
@@ -268,14 +281,21 @@ class LocalBackend:
             if self._closed:
                 raise BackendClosed("this backend was closed while a batch ran")
             if self._threads is None:
-                self._threads = ThreadPoolExecutor(_cores(), thread_name_prefix="grepseek")
+                self._threads = ThreadPoolExecutor(usable_cores(), thread_name_prefix="grepseek")
             return self._threads
 
 
-def _reopen(store: CorpusStore, limits: Limits, mode: str, locale: str, cache_bytes: int) -> LocalBackend:
-    return LocalBackend(store, limits, mode, locale=locale, cache_bytes=cache_bytes)
+def _reopen(store: CorpusStore, limits: Limits, mode: str, options: dict[str, Any]) -> LocalBackend:
+    return LocalBackend(store, limits, mode, **options)
 
 
-def _cores() -> int:
-    """Returns how many cores this process may use, which in a container can be fewer than there are."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def _slice_files(store: CorpusStore, slices: int | None, feeding: Feeding) -> tuple[tuple[Path, int], ...]:
+    if feeding == "pipe":
+        return ()
+    found = find_slices(store, slices)
+    if found is None:
+        if feeding == "file":
+            count = slices or usable_cores()
+            raise CorpusError(f"there are no slice files: grepseek corpus build {store.path} --slices {count}")
+        return ()
+    return tuple((each.folder, each.stamp.size) for each in found.files)

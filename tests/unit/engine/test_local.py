@@ -7,7 +7,7 @@ import os
 import pickle
 import signal
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -24,6 +24,8 @@ from tests.support.processes import children, descriptors, linux_only, wait_for_
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from grepseek_env.commands import Pipeline
 
 FOREVER = "awk 'BEGIN { while (1); }'"
 REFUSED = "cat corpus.jsonl; cat corpus.jsonl"
@@ -99,13 +101,13 @@ def test_a_batch_keeps_order_and_puts_errors_in_place(backend: LocalBackend) -> 
 
 def test_a_batch_runs_equal_commands_once(backend: LocalBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[str] = []
-    run = local.MODES["auto"].run
+    run = backend._runner.run
 
-    def counted(pipeline: object, *args: object, **options: object) -> CommandResult:
-        started.append(pipeline.text)  # type: ignore[attr-defined]
-        return run(pipeline, *args, **options)
+    def counted(pipeline: Pipeline, **options: Any) -> CommandResult:
+        started.append(pipeline.text)
+        return run(pipeline, **options)
 
-    monkeypatch.setitem(local.MODES, "auto", local._Mode(counted, local.MODES["auto"].explain))  # type: ignore[arg-type]
+    monkeypatch.setattr(backend._runner, "run", counted)
     results = backend.run_many(["ls", "wc -l corpus.jsonl", "ls", "ls"])
     assert sorted(started) == ["ls", "wc -l corpus.jsonl"]
     assert results[0] == results[2] == results[3] != results[1]
@@ -163,7 +165,7 @@ def test_an_interrupted_batch_leaves_nothing(store: CorpusStore) -> None:
     backend = LocalBackend(store)
 
     def interrupt() -> None:
-        wait_for_children(min(2, local._cores()))
+        wait_for_children(min(2, local.usable_cores()))
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
