@@ -4,8 +4,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 WORKERS ?= auto
+SIZE ?= 256MB
 
-.PHONY: help demo test test-fast test-slow fuzz lint types layers check format bench wheel-demo golden clean
+.PHONY: help demo test test-fast test-slow fuzz lint types layers check format bench bench-engine wheel-demo golden clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -59,6 +60,10 @@ format: $(VENV)/.lint ## put the style right
 
 bench: $(VENV)/.core ## what a step costs on this machine
 	$(BIN)/grepseek bench env
+
+bench-engine: $(VENV)/.core ## every way to run a command against bash; SIZE=1.5GB for the published figures
+	mkdir -p runs
+	$(BIN)/grepseek bench engine --size $(SIZE) --out runs/bench-engine.json
 
 golden: $(VENV)/.test ## write the golden files anew; read the diff before committing it
 	$(BIN)/python -m pytest -q tests --update-golden -k golden

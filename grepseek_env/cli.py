@@ -207,14 +207,24 @@ def _prompt(args: argparse.Namespace) -> int:
 
 
 def _bench_arguments(parser: argparse.ArgumentParser) -> None:
-    sub = parser.add_subparsers(dest="bench_command", required=True, metavar="env")
+    from grepseek_env.bench.engine.arguments import add_arguments
+
+    sub = parser.add_subparsers(dest="bench_command", required=True, metavar="env|engine")
     env = sub.add_parser("env", help="time that a step costs beyond its command")
     env.add_argument("--steps", type=int, default=500, help="steps a repetition (default: 500)")
     env.add_argument("--repetitions", type=int, default=7, help="(default: 7)")
+    add_arguments(sub.add_parser("engine", help="every way to run a command, against bash and side by side"))
 
 
 def _bench(args: argparse.Namespace) -> int:
     """Measure this machine."""
+    if args.bench_command == "engine":
+        from grepseek_env.bench.engine.run import EngineBench, bench_engine
+
+        names = EngineBench.__dataclass_fields__
+        options = EngineBench(**{name: value for name, value in vars(args).items() if name in names})
+        return bench_engine(options, command_line=sys.argv)
+
     from grepseek_env.bench.env_overhead import bench_env
 
     return bench_env(steps=args.steps, repetitions=args.repetitions)

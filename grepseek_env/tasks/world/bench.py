@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
 
-__all__ = ["BENCH_OPTIONS", "BenchText", "bench_corpus", "generate_corpus"]
+__all__ = ["BENCH_OPTIONS", "BenchText", "bench_corpus", "bench_path", "generate_corpus"]
 
 BENCH_OPTIONS = ("bytes", "seed")
 _LINES = 4096
@@ -85,11 +85,15 @@ def generate_corpus(
     return write_corpus(BenchText(seed), Path(path), limit=size, workers=workers, progress=progress)
 
 
+def bench_path(size: int, seed: int = 0) -> Path:
+    """Returns where the cache folder has a calibrated corpus of `size` bytes, or will have it."""
+    return cache_dir() / "worlds" / f"bench-{GENERATOR_VERSION}-{seed}-{size}" / "corpus.jsonl"
+
+
 def bench_corpus(options: Mapping[str, str], *, progress: bool = False) -> Path:
     """Returns the path of a calibrated corpus in the cache folder; options are `bytes` and `seed`."""
     size = parse_size(options.get("bytes", str(_DEFAULT_BYTES)))
     seed = options.get("seed", "0")
     if not seed.isascii() or not seed.isdigit():
         raise ConfigError(f"world:bench: option seed is {seed!r}; it must be an integer of at least 0")
-    folder = cache_dir() / "worlds" / f"bench-{GENERATOR_VERSION}-{int(seed)}-{size}"
-    return generate_corpus(folder / "corpus.jsonl", bytes=size, seed=int(seed), progress=progress)
+    return generate_corpus(bench_path(size, int(seed)), bytes=size, seed=int(seed), progress=progress)

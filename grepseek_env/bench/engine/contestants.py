@@ -1,0 +1,232 @@
+"""Who takes part: bash, every mode of the engine, and the copies that show what the machine's cores could give."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from grepseek_env.config import closest
+from grepseek_env.corpus.sidecar import CORPUS_NAME
+from grepseek_env.corpus.slicer import cuts, ranges
+from grepseek_env.corpus.store import CorpusStore
+from grepseek_env.engine.local import MODES, LocalBackend
+from grepseek_env.errors import ConfigError, SpawnFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+__all__ = [
+    "BASH",
+    "CEILING",
+    "Answer",
+    "Contestant",
+    "Runner",
+    "ceiling",
+    "default_names",
+    "parse_contestants",
+    "split_corpus",
+]
+
+BASH = "bash"
+CEILING = "ceiling"
+_READ = 256 << 10
+_BLOCK = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a contestant made of a command.
+
+    Attributes:
+        stdout: all of it.
+        exit_code: of the pipeline; None after a time-out.
+        timed_out: the deadline passed.
+    """
+
+    stdout: bytes
+    exit_code: int | None
+    timed_out: bool = False
+
+
+class Runner(Protocol):
+    """A contestant that has been made ready."""
+
+    def __call__(self, command: str, timeout: float) -> Answer:
+        """Runs one command over the corpus, `timeout` seconds at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contestant:
+    """A way to run a command.
+
+    Attributes:
+        name: in tables and on the command line.
+        open: makes it ready for a corpus.
+        checked: its answers must be those of bash.
+    """
+
+    name: str
+    open: Callable[[CorpusStore], AbstractContextManager[Runner]]
+    checked: bool = True
+
+
+def default_names() -> tuple[str, ...]:
+    """Returns the names that take part when none are given; `CEILING` always does where it means something."""
+    return (BASH, "sequential", *(("sliced:2", "sliced:4") if "sliced" in MODES else ()), "auto")
+
+
+def parse_contestants(names: tuple[str, ...], locale: str = "C") -> tuple[Contestant, ...]:
+    """Returns the contestants of these names, bash first: ``bash``, ``MODE`` or ``MODE:SLICES``.
+
+    Raises:
+        ConfigError: no mode has this name, the number of slices is none, or a name comes twice.
+    """
+    if len(set(names)) < len(names):
+        raise ConfigError(f"contestants are {','.join(names)}; each may come once")
+    return tuple(_contestant(name, locale) for name in dict.fromkeys((BASH, *names)))
+
+
+def _contestant(name: str, locale: str) -> Contestant:
+    if name == BASH:
+        return Contestant(BASH, lambda store: _bash(store, locale))
+    match = re.fullmatch(r"([a-z-]+)(?::([1-9]\d{0,3}))?", name)
+    if match is None or match[1] not in MODES:
+        hint = closest(name.partition(":")[0], [BASH, *MODES])
+        raise ConfigError(
+            f"no contestant is named {name!r}{hint}; there are {BASH}, and MODE or MODE:SLICES where MODE is one of "
+            f"{', '.join(MODES)}"
+        )
+    options: dict[str, Any] = {"mode": match[1], "locale": locale}
+    if match[2]:
+        options["slices"] = int(match[2])
+    return Contestant(name, lambda store: _engine(store, options))
+
+
+@contextlib.contextmanager
+def _engine(store: CorpusStore, options: dict[str, Any]) -> Iterator[Runner]:
+    # Without the result cache, which would answer all rounds but the first.
+    with LocalBackend(store, cache_bytes=0, **options) as backend:
+
+        def run(command: str, timeout: float) -> Answer:
+            result = backend.run(command, timeout=timeout)
+            return Answer(result.stdout, result.exit_code, result.timed_out)
+
+        yield run
+
+
+@contextlib.contextmanager
+def _bash(store: CorpusStore, locale: str) -> Iterator[Runner]:
+    shell = shutil.which("bash")
+    if shell is None:
+        raise ConfigError("bash is not installed, and everything is compared with it: install it")
+    with tempfile.TemporaryDirectory(prefix="grepseek-home-") as home:
+        with LocalBackend(store, cache_bytes=0) as backend:
+            environment = {"PATH": str(backend.program_dir), "LC_ALL": locale, "HOME": home}
+
+        def run(command: str, timeout: float) -> Answer:
+            deadline = time.monotonic() + timeout
+            try:
+                process = subprocess.Popen(
+                    [shell, "--noprofile", "--norc", "-c", command],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    cwd=store.view,
+                    env=environment,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise SpawnFailed(f"bash was not started: {error}") from error
+            with process:
+                try:
+                    stdout = _collect(process, deadline)
+                    code = process.wait(max(deadline - time.monotonic(), 0))
+                except BaseException as error:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
+                    if isinstance(error, subprocess.TimeoutExpired):
+                        return Answer(b"", None, timed_out=True)
+                    raise
+            return Answer(stdout, code if code >= 0 else 128 - code)
+
+        yield run
+
+
+def _collect(process: subprocess.Popen[bytes], deadline: float) -> bytes:
+    """Reads all that a process prints.
+
+    Raises:
+        subprocess.TimeoutExpired: the deadline passed.
+    """
+    assert process.stdout is not None  # noqa: S101 - it was given a pipe
+    handle = process.stdout.fileno()
+    poller = select.poll()
+    poller.register(handle, select.POLLIN)
+    output = io.BytesIO()
+    while True:
+        left = deadline - time.monotonic()
+        if left <= 0 or not poller.poll(left * 1000):
+            raise subprocess.TimeoutExpired(process.args, 0)
+        if not (data := os.read(handle, _READ)):
+            return output.getvalue()
+        output.write(data)
+
+
+def ceiling(cores: int, folder: Path) -> Contestant:
+    """Returns the contestant that runs the pipeline once a core, each time over another part of the corpus.
+
+    Nothing is combined, so no slicing into as many parts can be faster: it is the ceiling. Its answers are not
+    looked at, apart from being whole.
+
+    Args:
+        cores: how many copies run.
+        folder: where a folder for the parts is made; it is removed afterwards.
+    """
+    return Contestant(CEILING, lambda store: _copies(store, cores, folder), checked=False)
+
+
+@contextlib.contextmanager
+def _copies(store: CorpusStore, cores: int, folder: Path) -> Iterator[Runner]:
+    with contextlib.ExitStack() as stack:
+        parts = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="parts-", dir=folder)))
+        backends = []
+        for file in split_corpus(store.corpus_file, cores, parts):
+            part = stack.enter_context(CorpusStore.open(file))
+            backends.append(stack.enter_context(LocalBackend(part, mode="sequential", cache_bytes=0)))
+        threads = stack.enter_context(ThreadPoolExecutor(len(backends), thread_name_prefix="grepseek-copy"))
+
+        def run(command: str, timeout: float) -> Answer:
+            futures = [threads.submit(backend.run, command, timeout=timeout) for backend in backends]
+            results = [future.result() for future in futures]
+            timed_out = any(result.timed_out for result in results)
+            return Answer(b"".join(result.stdout for result in results), 0, timed_out)
+
+        yield run
+
+
+def split_corpus(corpus: Path, parts: int, folder: Path) -> list[Path]:
+    """Writes line-aligned parts of about equal size as ``NUMBER/corpus.jsonl``; small corpora may give fewer."""
+    written = []
+    with corpus.open("rb") as file:
+        size = corpus.stat().st_size
+        for number, (start, end) in enumerate(ranges(cuts(file.fileno(), size, parts), size)):
+            path = folder / str(number) / CORPUS_NAME
+            path.parent.mkdir()
+            with path.open("wb") as out:
+                for offset in range(start, end, _BLOCK):
+                    out.write(os.pread(file.fileno(), min(_BLOCK, end - offset), offset))
+            written.append(path)
+    return written
