@@ -44,6 +44,7 @@ def open_backend(
     mode: str = "auto",
     *,
     limits: Limits | None = None,
+    slices: int | None = None,
     daemon: bool | str | os.PathLike[str] | None = None,
     progress: bool = False,
 ) -> SearchBackend:
@@ -51,15 +52,19 @@ def open_backend(
 
     Args:
         corpus: see `open_corpus`.
-        mode: "auto" chooses; "sequential" runs the pipeline as it stands. Output and exit code never differ.
+        mode: "auto" chooses; "sequential" runs the pipeline as it stands; "sliced" runs it on slices of the corpus
+            side by side wherever that is not slower. Output and exit code never differ.
         limits: what one command may use.
+        slices: how many slices a command may work on side by side; None: as many as there are cores. Slice files of
+            this number are used if `grepseek corpus build --slices` made them. A daemon has its own.
         daemon: None uses the daemon at `$GREPSEEK_DAEMON`, or else at the corpus's usual socket, if it serves this
             corpus with these limits and this mode; False never does; True wants one at the usual socket; an address
             (a socket's path or ``tcp://HOST:PORT``) wants the one there.
         progress: show a progress bar while a corpus is generated or prepared.
 
     Raises:
-        ConfigError: no such mode, or the daemon that was asked for serves another corpus, mode or other limits.
+        ConfigError: no such mode, fewer than one slice, or the daemon that was asked for serves another corpus, mode
+            or other limits.
         CorpusError: the corpus cannot be opened.
         EngineFault: no daemon can be reached where one was asked for.
         ProgramMissing: a program of the command language is not installed.
@@ -73,4 +78,4 @@ def open_backend(
             if store is not corpus:
                 store.close()
             return client
-    return LocalBackend(store, limits=limits, mode=mode)
+    return LocalBackend(store, limits=limits, mode=mode, slices=slices)

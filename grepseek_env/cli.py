@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import grepseek_env
-from grepseek_env.cli_support import add_corpus_argument, add_env_arguments, env_kwargs
+from grepseek_env.cli_support import add_corpus_argument, add_env_arguments, add_mode_arguments, env_kwargs
 from grepseek_env.errors import CommandRefused, GrepSeekError, QuestionsError
 from grepseek_env.serve import add_arguments as add_serve_arguments
 from grepseek_env.serve import serve
@@ -36,7 +36,7 @@ def _write_all(stream: Any, data: bytes) -> None:
 def _run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("shell_command", metavar="COMMAND", help="one pipeline over corpus.jsonl, quoted as one word")
     add_corpus_argument(parser)
-    parser.add_argument("--mode", default="auto", help="how the command is executed (default: auto)")
+    add_mode_arguments(parser)
     parser.add_argument("--timeout", type=float, metavar="S", help="seconds it may run (default: 60)")
     parser.add_argument(
         "--max-output-bytes", type=int, metavar="N", help="cut stdout after N bytes (default: all of it)"
@@ -48,7 +48,7 @@ def _run(args: argparse.Namespace) -> int:
     """Run one command: its raw output, messages and exit code."""
     from grepseek_env.backend import open_backend
 
-    with open_backend(args.corpus, args.mode, progress=sys.stderr.isatty()) as backend:
+    with open_backend(args.corpus, args.mode, slices=args.slices, progress=sys.stderr.isatty()) as backend:
         if args.explain:
             print(backend.explain(args.shell_command))
             return 0
@@ -142,6 +142,9 @@ def _corpus_arguments(parser: argparse.ArgumentParser) -> None:
     build = sub.add_parser("build", help="check a file once and prepare it for searching")
     build.add_argument("path", metavar="FILE|NAME", help="a JSONL or text file, or the name of a generated world")
     build.add_argument("--into", type=Path, metavar="DIR", help="sidecar folder (default: FILE.grepseek beside it)")
+    build.add_argument(
+        "--slices", type=int, metavar="N", help="also cut it into N files: fastest to search, twice the room on disk"
+    )
     info = sub.add_parser("info", help="what is known about a prepared corpus")
     info.add_argument("path", metavar="FILE|NAME")
     verify = sub.add_parser("verify", help="read it again and compare with what was recorded")
@@ -157,6 +160,7 @@ def _corpus(args: argparse.Namespace) -> int:
     from grepseek_env.backend import open_corpus
     from grepseek_env.corpus.build import build_corpus
     from grepseek_env.corpus.fetch import fetch
+    from grepseek_env.corpus.slices import build_slices
     from grepseek_env.corpus.store import CorpusStore
     from grepseek_env.corpus.verify import info, verify
 
@@ -169,6 +173,9 @@ def _corpus(args: argparse.Namespace) -> int:
             else:
                 store = open_corpus(args.path, progress=progress)
             print(info(store))
+            if args.slices is not None:
+                made = build_slices(store, args.slices, progress=progress)
+                print(f"slices       {len(made.files)} files in {made.folder}")
         case "info":
             path = Path(args.path)
             print(info(CorpusStore.open(path, build=False) if path.exists() else open_corpus(args.path)))

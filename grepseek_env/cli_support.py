@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["add_corpus_argument", "add_env_arguments", "env_kwargs"]
+__all__ = ["add_corpus_argument", "add_env_arguments", "add_mode_arguments", "env_kwargs"]
 
 
 def add_corpus_argument(parser: argparse.ArgumentParser) -> None:
@@ -17,6 +17,14 @@ def add_corpus_argument(parser: argparse.ArgumentParser) -> None:
         default="world:tiny",
         metavar="PATH|NAME",
         help="a JSONL or text file, a folder, or a name such as world:tiny or wiki18 (default: world:tiny)",
+    )
+
+
+def add_mode_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares `--mode` and `--slices`."""
+    parser.add_argument("--mode", default="auto", help="how commands are executed: auto, sequential or sliced")
+    parser.add_argument(
+        "--slices", type=int, metavar="N", help="slices of the corpus a command works on at once (default: the cores)"
     )
 
 
@@ -37,7 +45,7 @@ def add_env_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-observation-chars", type=int, default=8192, help="cap without (default: 8192)")
     parser.add_argument("--tokenizer", metavar="DIR|NAME", help="count observation tokens with this tokenizer")
     parser.add_argument("--reward", default="default", help="default or paper (default: default)")
-    parser.add_argument("--mode", default="auto", help="how commands are executed (default: auto)")
+    add_mode_arguments(parser)
     parser.add_argument(
         "--command-timeout", type=float, default=60.0, metavar="S", help="seconds a command (default: 60)"
     )
@@ -54,6 +62,7 @@ _KEYS = (
     "tokenizer",
     "reward",
     "mode",
+    "slices",
     "command_timeout",
 )
 

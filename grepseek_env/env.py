@@ -120,6 +120,7 @@ class GrepSeekEnv(gymnasium.Env[str, str]):
         reward: "default" (F1 + 0.1 x format), "paper" (F1 if the format is valid, else 0), a `RewardConfig`, a dict
             of its fields, or a callable ``(answer, golden_answers, format_valid) -> float``.
         mode: how commands are executed; never what they return. See `open_backend`.
+        slices: how many slices of the corpus a command may work on side by side; None: as many as there are cores.
         backend: a `SearchBackend` to use in place of `corpus` and `mode`; it is not closed with the environment.
         command_timeout: seconds a command may run (default 60).
         limits: all limits of a command.
@@ -147,6 +148,7 @@ class GrepSeekEnv(gymnasium.Env[str, str]):
         tokenizer: Any = None,
         reward: str | RewardConfig | Mapping[str, Any] | RewardFunction = "default",
         mode: str = "auto",
+        slices: int | None = None,
         backend: SearchBackend | None = None,
         command_timeout: float | None = None,
         limits: Limits | None = None,
@@ -170,7 +172,7 @@ class GrepSeekEnv(gymnasium.Env[str, str]):
         self.question_set = load_question_set(questions, corpus=corpus, split=split)
         self._stream = QuestionStream(self.question_set, shuffle=shuffle)
         self._owns_backend = backend is None
-        self.backend = backend or open_backend(corpus, mode, limits=self.rules.config.limits)
+        self.backend = backend or open_backend(corpus, mode, limits=self.rules.config.limits, slices=slices)
         self._timing = timing
         self._episode: Episode | None = None
         self._printed = 0
