@@ -151,7 +151,7 @@ class DaemonClient:
             CorpusChanged: the corpus is not the one that was opened.
             EngineFault: the infrastructure failed, or the client is closed.
         """
-        outcome = self._ask([self._run_request(command, timeout, max_output_bytes)])[0]
+        outcome = self._ask_one(self._run_request(command, timeout, max_output_bytes))
         if isinstance(outcome, CommandResult):
             return outcome
         raise _unexpected(outcome)
@@ -194,7 +194,7 @@ class DaemonClient:
             EngineFault: the infrastructure failed, or the client is closed.
         """
         _check_length(command)
-        outcome = self._ask([partial(Explain, command=command)])[0]
+        outcome = self._ask_one(partial(Explain, command=command))
         if isinstance(outcome, str):
             return outcome
         raise _unexpected(outcome)
@@ -205,7 +205,7 @@ class DaemonClient:
         Raises:
             EngineFault: the daemon cannot be reached, or the client is closed.
         """
-        outcome = self._ask([Status])[0]
+        outcome = self._ask_one(Status)
         if isinstance(outcome, dict):
             return outcome
         raise _unexpected(outcome)
@@ -261,6 +261,12 @@ class DaemonClient:
         timeout = self._timeout if timeout is None else float(timeout)
         return partial(Run, command=command, timeout=timeout, max_output_bytes=most)
 
+    def _ask_one(self, request: _Request) -> _Outcome:
+        (outcome,) = self._ask([request])
+        if isinstance(outcome, GrepSeekError):
+            raise outcome
+        return outcome
+
     def _ask(self, requests: Sequence[_Request]) -> list[_Outcome]:
         """Returns what became of each request; if the connection breaks, the unanswered ones are asked once more."""
         outcomes: dict[int, _Outcome] = {}
@@ -271,15 +277,13 @@ class DaemonClient:
                 self._converse(connection, requests, outcomes)
                 break
             except ConnectionLost as error:
-                self._discard(connection)
+                connection.drop()  # and so `_connected` opens another
                 why = error
         else:
             fault = self._fault(f"went away twice while a command ran ({why})")
             fault.__cause__ = why
             for number in range(len(requests)):
                 outcomes.setdefault(number, fault)
-        if len(requests) == 1 and isinstance(outcomes[0], GrepSeekError):
-            raise outcomes[0]
         return [outcomes[number] for number in range(len(requests))]
 
     def _converse(self, connection: Connection, requests: Sequence[_Request], outcomes: dict[int, _Outcome]) -> None:
@@ -323,12 +327,13 @@ class DaemonClient:
             # Many threads wait here when a daemon dies; one attempt is enough for all of them.
             if self._attempts != before and self._failure is not None:
                 raise self._failure
-            self._attempts += 1
             try:
                 self._connection, self._failure = self._open(delays), None
             except GrepSeekError as error:
                 self._failure = error
                 raise
+            finally:
+                self._attempts += 1
             return self._connection
 
     def _open(self, delays: Sequence[float]) -> Connection:
@@ -361,12 +366,6 @@ class DaemonClient:
                 f"{self._settings}; start it as before, or open the backend anew"
             )
         self._digest, self._settings, self._about = welcome.digest, welcome.settings, welcome.about
-
-    def _discard(self, connection: Connection) -> None:
-        connection.drop()
-        with self._lock:
-            if self._connection is connection:
-                self._connection = None
 
     def _fault(self, what: str) -> EngineFault:
         return EngineFault(f"the daemon at {self._address} {what}; {self._start()}")

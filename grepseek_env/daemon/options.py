@@ -26,7 +26,7 @@ class Options:
     """
 
     token: str = field(default="", repr=False)
-    workers: int = 32
+    workers: int = 128
     window: int = 256
     max_clients: int = 512
     max_result_bytes: int = 1 << 30

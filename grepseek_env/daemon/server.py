@@ -46,6 +46,7 @@ from grepseek_env.daemon.protocol import (
     settings_of,
 )
 from grepseek_env.daemon.session import READ_BYTES, Client, Job, ended, first_message, identity, same_user
+from grepseek_env.engine.scheduler import SCHEDULER
 from grepseek_env.errors import BackendClosed, ConfigError, EngineFault, GrepSeekError
 from grepseek_env.types import CommandResult
 
@@ -176,6 +177,7 @@ class Server:
             "clients": len(self._clients),
             "running": sum(job.started > 0 for job in jobs),
             "queued": sum(job.started == 0 for job in jobs),
+            "waiting_for_a_core": SCHEDULER.waiting,
             "outbox_bytes": self._waiting,
             "cache": None if cache is None else asdict(cache),
         }
