@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--corpus", metavar="FILE|NAME", help="use this corpus instead")
     add("--draws", type=int, default=5, metavar="N", help="choices of words (default: 5)")
     add("--rounds", type=int, default=5, metavar="N", help="timed runs of each command a contestant (default: 5)")
-    add("--contestants", default="", metavar="LIST", help="such as bash,sequential,sliced:2 (MODE or MODE:SLICES)")
+    add("--contestants", default="", metavar="LIST", help="such as sequential,sliced:2,sliced:2:file,auto")
     add("--pipelines", default="", metavar="LIST", help="numbers and ranges such as 1,4,7-9 (default: all)")
     add("--no-ceiling", dest="ceiling", action="store_false", help="leave out the copies on parts of the corpus")
     add("--seed", type=int, default=0, help="decides words and orders (default: 0)")

@@ -15,13 +15,15 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from grepseek_env.config import closest
 from grepseek_env.corpus.sidecar import CORPUS_NAME
 from grepseek_env.corpus.slicer import cuts, ranges
+from grepseek_env.corpus.slices import build_slices
 from grepseek_env.corpus.store import CorpusStore
 from grepseek_env.engine.local import MODES, LocalBackend
+from grepseek_env.engine.scheduler import usable_cores
 from grepseek_env.errors import ConfigError, SpawnFailed
 
 if TYPE_CHECKING:
@@ -84,41 +86,46 @@ class Contestant:
 
 
 def default_names() -> tuple[str, ...]:
-    """Returns the names that take part when none are given; `CEILING` always does where it means something."""
-    return (BASH, "sequential", *(("sliced:2", "sliced:4") if "sliced" in MODES else ()), "auto")
+    """Returns the names that take part when none are given."""
+    cores = max(usable_cores(), 2)
+    return (BASH, "sequential", f"sliced:{cores}", f"sliced:{2 * cores}", f"sliced:{cores}:file", "auto")
 
 
-def parse_contestants(names: tuple[str, ...], locale: str = "C") -> tuple[Contestant, ...]:
-    """Returns the contestants of these names, bash first: ``bash``, ``MODE`` or ``MODE:SLICES``.
+def parse_contestants(names: tuple[str, ...]) -> tuple[Contestant, ...]:
+    """Returns the contestants of these names, bash first: ``bash``, or ``MODE``, ``MODE:SLICES``, ``...:FEEDING``.
+
+    Without FEEDING slices go through pipes, whether there are slice files or not. With "file" they are made, which
+    takes the corpus's size again on the disk, and kept.
 
     Raises:
-        ConfigError: no mode has this name, the number of slices is none, or a name comes twice.
+        ConfigError: no mode or feeding has this name, the number of slices is none, or a name comes twice.
     """
     if len(set(names)) < len(names):
         raise ConfigError(f"contestants are {','.join(names)}; each may come once")
-    return tuple(_contestant(name, locale) for name in dict.fromkeys((BASH, *names)))
+    return tuple(_contestant(name) for name in dict.fromkeys((BASH, *names)))
 
 
-def _contestant(name: str, locale: str) -> Contestant:
+def _contestant(name: str) -> Contestant:
     if name == BASH:
-        return Contestant(BASH, lambda store: _bash(store, locale))
-    match = re.fullmatch(r"([a-z-]+)(?::([1-9]\d{0,3}))?", name)
+        return Contestant(BASH, _bash)
+    match = re.fullmatch(r"([a-z-]+)(?::([1-9]\d{0,2})(?::(pipe|file))?)?", name)
     if match is None or match[1] not in MODES:
         hint = closest(name.partition(":")[0], [BASH, *MODES])
         raise ConfigError(
-            f"no contestant is named {name!r}{hint}; there are {BASH}, and MODE or MODE:SLICES where MODE is one of "
-            f"{', '.join(MODES)}"
+            f"no contestant is named {name!r}{hint}; there are {BASH}, and MODE, MODE:SLICES, MODE:SLICES:pipe and "
+            f"MODE:SLICES:file where MODE is one of {', '.join(MODES)}"
         )
-    options: dict[str, Any] = {"mode": match[1], "locale": locale}
-    if match[2]:
-        options["slices"] = int(match[2])
-    return Contestant(name, lambda store: _engine(store, options))
+    slices = int(match[2]) if match[2] else None
+    return Contestant(name, lambda store: _engine(store, match[1], slices, by_file=match[3] == "file"))
 
 
 @contextlib.contextmanager
-def _engine(store: CorpusStore, options: dict[str, Any]) -> Iterator[Runner]:
+def _engine(store: CorpusStore, mode: str, slices: int | None, *, by_file: bool) -> Iterator[Runner]:
+    if by_file and slices is not None:
+        build_slices(store, slices)
+    feeding: Literal["file", "pipe"] = "file" if by_file else "pipe"
     # Without the result cache, which would answer all rounds but the first.
-    with LocalBackend(store, cache_bytes=0, **options) as backend:
+    with LocalBackend(store, mode=mode, slices=slices, feeding=feeding, cache_bytes=0) as backend:
 
         def run(command: str, timeout: float) -> Answer:
             result = backend.run(command, timeout=timeout)
@@ -128,13 +135,13 @@ def _engine(store: CorpusStore, options: dict[str, Any]) -> Iterator[Runner]:
 
 
 @contextlib.contextmanager
-def _bash(store: CorpusStore, locale: str) -> Iterator[Runner]:
+def _bash(store: CorpusStore) -> Iterator[Runner]:
     shell = shutil.which("bash")
     if shell is None:
         raise ConfigError("bash is not installed, and everything is compared with it: install it")
     with tempfile.TemporaryDirectory(prefix="grepseek-home-") as home:
         with LocalBackend(store, cache_bytes=0) as backend:
-            environment = {"PATH": str(backend.program_dir), "LC_ALL": locale, "HOME": home}
+            environment = {"PATH": str(backend.program_dir), "LC_ALL": backend.locale, "HOME": home}
 
         def run(command: str, timeout: float) -> Answer:
             deadline = time.monotonic() + timeout

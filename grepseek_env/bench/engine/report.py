@@ -9,16 +9,18 @@ from grepseek_env.bench.engine.contestants import BASH, CEILING
 from grepseek_env.bench.engine.figures import figures, geometric_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from grepseek_env.bench.engine.figures import Figure, Ratio
     from grepseek_env.bench.engine.measure import Measurement, PipelineRuns
     from grepseek_env.bench.engine.memory import Peak
 
-__all__ = ["results", "table"]
+__all__ = ["COLUMNS", "results", "table"]
 
 _MISSING = "-"
-_TEXT = 46  # columns for a pipeline in the summary
+COLUMNS = 100
+_LEAST_TEXT = 28
+_BASH_WIDTH = 9
 
 
 def table(measurement: Measurement) -> str:
@@ -78,20 +80,27 @@ def _line(name: str, milliseconds: str, against_bash: str, of_ceiling: str, memo
 
 def _summary(rows: Sequence[_Row]) -> str:
     names = list(dict.fromkeys(name for _, values in rows for name in values if name != BASH))
-    width = max(8, *(len(name) + 2 for name in names)) if names else 8
-    head = "".join(f"{name:>{width}}" for name in names)
-    lines = [f"{'times faster than bash':<{_TEXT}}{'bash ms':>9}{head}"]
+    # The parts of sliced:2:file stand one above the other, which leaves room for the pipelines.
+    stacked = [name.split(":") for name in names]
+    height = max(map(len, stacked), default=1)
+    widths = [max(7, 2 + max(map(len, parts))) for parts in stacked]
+    text_width = max(_LEAST_TEXT, COLUMNS - _BASH_WIDTH - sum(widths))
+
+    def row(text: str, bash: str, cells: Iterable[str]) -> str:
+        short = text if len(text) <= text_width else text[: text_width - 3] + "..."
+        ends = "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+        return f"{short:<{text_width}}{bash:>{_BASH_WIDTH}}{ends}"
+
+    columns = [[""] * (height - len(parts)) + parts for parts in stacked]
+    lines = [row("", "", [column[level] for column in columns]) for level in range(height - 1)]
+    lines.append(row("times faster than bash", "bash ms", [column[-1] for column in columns]))
     for runs, values in rows:
         text = f"{runs.pipeline.number:>2}. {runs.pipeline.text.replace(' corpus.jsonl', '')}"
-        text = text if len(text) < _TEXT else text[: _TEXT - 4] + "..."
-        cells = "".join(f"{_median(values.get(name)):>{width}}" for name in names)
-        lines.append(f"{text:<{_TEXT}}{values[BASH].milliseconds:>9.1f}{cells}")
+        lines.append(row(text, f"{values[BASH].milliseconds:.1f}", [_median(values.get(name)) for name in names]))
     means = _means(rows)
     if means.get(BASH) is not None:
-        cells = "".join(f"{_number(means.get(name)):>{width}}" for name in names)
-        numbers = [runs.pipeline.number for runs, _ in rows if runs.pipeline.in_mean]
-        text = f"geometric mean of {len(numbers)} pipelines"
-        lines.append(f"{text:<{_TEXT}}{'':>9}{cells}")
+        counted = sum(runs.pipeline.in_mean for runs, _ in rows)
+        lines.append(row(f"geometric mean of {counted} pipelines", "", [_number(means.get(name)) for name in names]))
     return "\n".join(lines)
 
 

@@ -7,6 +7,7 @@ import dataclasses
 import datetime as dt
 import json
 import sys
+import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from grepseek_env.bench.engine.contestants import ceiling, default_names, parse_
 from grepseek_env.bench.engine.machine import check_room, machine, memory_available, read_all
 from grepseek_env.bench.engine.measure import Entrant, Measurement, PipelineRuns, measure, planned_runs
 from grepseek_env.bench.engine.pipelines import LETTERS, select_pipelines
-from grepseek_env.bench.engine.report import results, table
+from grepseek_env.bench.engine.report import COLUMNS, results, table
 from grepseek_env.bench.engine.words import choose_words, line_ranges, read_sample
 from grepseek_env.engine.local import LocalBackend
 from grepseek_env.engine.scheduler import usable_cores
@@ -201,7 +202,7 @@ def _heading(about: dict[str, Any], draws: Sequence[Draw]) -> str:
     for letter, meaning in LETTERS.items():
         chosen = ", ".join(dict.fromkeys(f"{draw[letter].text} ({draw[letter].lines})" for draw in draws))
         lines.append(f"{letter}  {meaning}: {chosen}")
-    return "\n".join(lines) + "\n"
+    return "\n".join(textwrap.fill(line, COLUMNS, subsequent_indent="   ") for line in lines) + "\n"
 
 
 def _report(measurement: Measurement, about: dict[str, Any], out: Path | None) -> None:

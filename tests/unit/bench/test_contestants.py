@@ -29,7 +29,7 @@ def store(tmp_path: Path) -> CorpusStore:
     return CorpusStore.open(path)
 
 
-@pytest.mark.parametrize("name", ["bash", *MODES])
+@pytest.mark.parametrize("name", ["bash", *MODES, "sliced:2", "sliced:3:file"])
 def test_contestants_answer_as_the_oracle(store: CorpusStore, name: str) -> None:
     from grepseek_env.engine.programs import open_programs
 
@@ -55,7 +55,9 @@ def test_bash_always_takes_part_and_comes_first() -> None:
     assert [c.name for c in parse_contestants(("sequential", "bash"))] == ["bash", "sequential"]
 
 
-@pytest.mark.parametrize("name", ["sequentia", "sequential:0", "sequential:x", "sequential:", "zsh", ""])
+@pytest.mark.parametrize(
+    "name", ["sequentia", "sequential:0", "sequential:x", "sequential:", "sliced:2:tape", "zsh", ""]
+)
 def test_unknown_names_are_errors(name: str) -> None:
     with pytest.raises(ConfigError, match="no contestant is named"):
         parse_contestants((name,))

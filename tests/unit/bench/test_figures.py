@@ -12,6 +12,7 @@ from grepseek_env.bench.engine.pipelines import PIPELINES
 from grepseek_env.bench.engine.report import results, table
 
 NAMES = (BASH, "sliced:2", CEILING)
+USUAL = (BASH, "sequential", "sliced:2", "sliced:4", "sliced:2:file", "auto", CEILING)
 
 
 def timing(seconds: float, *, timed_out: bool = False) -> Timing:
@@ -82,6 +83,20 @@ def test_the_table_says_all_in_100_columns() -> None:
     assert "stopped early" not in text
     assert "stopped early" in table(Measurement(rows))
     assert table(Measurement([PipelineRuns(PIPELINES[0])])) == "no pipeline was measured"
+
+
+def test_the_usual_contestants_fit_too() -> None:
+    rows = []
+    for pipeline in PIPELINES:
+        runs = PipelineRuns(pipeline, ["command"], [[{name: timing(123.0) for name in USUAL}]])
+        runs.memory = {name: Peak(1_234_000_000, 1_234_000_000) for name in USUAL}
+        rows.append(runs)
+    lines = table(Measurement(rows, complete=True)).splitlines()
+    assert max(map(len, lines)) <= 100
+    head = next(i for i, line in enumerate(lines) if line.startswith("times faster than bash"))
+    assert lines[head - 2].split() == ["sliced"]
+    assert lines[head - 1].split() == ["sliced", "sliced", "2"]
+    assert lines[head].split()[4:] == ["bash", "ms", "sequential", "2", "4", "file", "auto", "ceiling"]
 
 
 def test_the_mean_leaves_out_what_is_not_in_it() -> None:
