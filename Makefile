@@ -50,7 +50,7 @@ types: $(VENV)/.lint ## types
 	$(BIN)/mypy
 
 layers: $(VENV)/.lint ## who may import whom
-	$(BIN)/lint-imports --config setup.cfg
+	$(BIN)/lint-imports
 
 check: lint types layers ## everything but the tests
 
