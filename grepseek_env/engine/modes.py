@@ -16,11 +16,13 @@ from grepseek_env.engine.executor import execute
 from grepseek_env.engine.explain import explain_plan
 from grepseek_env.engine.feed import Part
 from grepseek_env.engine.interrupts import HeldSignals
+from grepseek_env.engine.loop import Bounds
 from grepseek_env.engine.plan import Merge, Sequential, Sliced
 from grepseek_env.engine.planner import plan
 from grepseek_env.engine.scheduler import SCHEDULER
 from grepseek_env.engine.sequential import explain_sequential
-from grepseek_env.engine.sliced import Bounds, Corpus, run_sliced
+from grepseek_env.engine.sliced import run_sliced
+from grepseek_env.engine.worker import Corpus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -39,7 +41,7 @@ FEEDINGS: tuple[Feeding, ...] = ("auto", "file", "pipe")
 
 _MOST_MERGED = 16  # sort's own limit without temporary files
 _SMALLEST = 4 << 20  # a slice smaller than this costs more to start than it saves
-_FIRST = 8 << 20  # what is read before the rest where the first lines may decide
+_FIRST = 32 << 20  # what is read before the rest where the first lines may decide
 _LARGEST = 256 << 20
 _ROUNDS = 4  # slices a core, so that cores that are slower at the moment get fewer
 _WORTH_IT = {"auto": 32 << 20, "sliced": 2 * _SMALLEST}  # bytes of a corpus from which on it is sliced
@@ -172,9 +174,8 @@ class SlicedRunner:
         if isinstance(planned, Sequential):
             return f"{text}\n{explain_sequential(pipeline, engine.sandbox)}"
         if why := self._why_not(planned):
-            return (
-                f"one pass over the corpus: {why}\n{explain_sequential(pipeline, engine.sandbox)}\nit could be\n{text}"
-            )
+            once = explain_sequential(pipeline, engine.sandbox)
+            return f"one pass over the corpus: {why}\n{once}\non slices it would be\n{text}"
         file = os.open(engine.corpus, os.O_RDONLY | os.O_CLOEXEC)
         try:
             parts = self._parts(planned, file)
