@@ -16,9 +16,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grepseek_env.cli_support import add_corpus_argument
+from grepseek_env.cli_support import add_corpus_argument, add_mode_arguments
+from grepseek_env.config import Limits, from_dict
 from grepseek_env.daemon.options import Options
-from grepseek_env.errors import GrepSeekError
+from grepseek_env.errors import ConfigError, GrepSeekError
 
 if TYPE_CHECKING:
     import socket
@@ -45,7 +46,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--status", action="store_true", help="print the counters of the running daemon as JSON")
     what.add_argument("--stop", action="store_true", help="stop the running daemon")
-    parser.add_argument("--mode", default="auto", help="how commands are executed (default: auto)")
+    add_mode_arguments(parser)
+    parser.add_argument(
+        "--limit",
+        action="append",
+        default=[],
+        metavar="NAME=N",
+        help="what one command may use, such as memory_bytes=8000000000; clients must want the same",
+    )
     parser.add_argument(
         "--cache-bytes", type=int, metavar="N", help="for earlier results; 0 keeps none (default: 64 MiB)"
     )
@@ -73,7 +81,7 @@ def serve(args: argparse.Namespace) -> int:
     """
     if args.status or args.stop:
         return _control(args)
-    options = {key: value for key, value in vars(args).items() if isinstance(value, (str, int, float, type(None)))}
+    options = {key: value for key, value in vars(args).items() if not callable(value)}
     from grepseek_env.daemon.guard import supervise
 
     return supervise([sys.executable, "-m", "grepseek_env.serve", "{guard}", json.dumps(options)])
@@ -100,6 +108,17 @@ def _control(args: argparse.Namespace) -> int:
     return 0
 
 
+def _limits(given: list[str]) -> Limits:
+    values: dict[str, float] = {}
+    for text in given:
+        name, _, value = text.partition("=")
+        try:
+            values[name] = json.loads(value)
+        except ValueError as error:
+            raise ConfigError(f"--limit is {text!r}; it must be NAME=NUMBER, such as open_files=64") from error
+    return from_dict(Limits, values)
+
+
 def _tcp(text: str) -> Address:
     from grepseek_env.daemon.address import parse_address
 
@@ -121,7 +140,9 @@ def _main(guard: int, args: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         store = stack.enter_context(open_corpus(args.corpus, progress=sys.stderr.isatty()))
         cache_bytes = DEFAULT_CACHE_BYTES if args.cache_bytes is None else args.cache_bytes
-        backend = stack.enter_context(LocalBackend(store, mode=args.mode, cache_bytes=cache_bytes))
+        backend = stack.enter_context(
+            LocalBackend(store, _limits(args.limit), args.mode, slices=args.slices, cache_bytes=cache_bytes)
+        )
         unix = UnixAddress(Path(args.socket)) if args.socket else default_socket(store.digest)
         listeners: list[tuple[Address, socket.socket]] = [(unix, unix.listen())]
         token = ""
@@ -147,7 +168,9 @@ def _main(guard: int, args: argparse.Namespace) -> int:
             },
             log=log,
         )
-        lines = [f"serving {args.corpus} ({store.digest[:12]}) on {unix}: open_backend({args.corpus!r}) finds it"]
+        usual = unix == default_socket(store.digest)
+        how = f"open_backend({args.corpus!r}) finds it" if usual else f"set GREPSEEK_DAEMON={unix}"
+        lines = [f"serving {args.corpus} ({store.digest[:12]}) on {unix}: {how}"]
         lines += [f"and on {address}: set GREPSEEK_DAEMON={address}" for address, _ in listeners[1:]]
         if token and token != os.environ.get("GREPSEEK_DAEMON_TOKEN"):
             lines.append(f"and GREPSEEK_DAEMON_TOKEN={token}")

@@ -103,7 +103,7 @@ class Welcome:
         protocol: the daemon's `PROTOCOL`.
         version: its package version.
         digest: the digest of its corpus.
-        settings: what decides results: mode, slices, locale, limits (name -> value).
+        settings: what decides results; see `settings_of`.
         about: program_dir, corpus, pid, beat_seconds, window (commands under way that a client may have).
     """
 
@@ -119,7 +119,7 @@ class Rejected:
     """Refuses a connection.
 
     Attributes:
-        reason: "protocol", "version", "token", "corpus", "busy" or "stopping".
+        reason: "user", "token", "protocol", "version", "corpus", "stopping" or "busy".
         message: what to do about it.
     """
 

@@ -217,15 +217,12 @@ class Server:
     ) -> Client | None:
         """Reads the hello; returns None to a connection that is refused or ends."""
         peer = writer.get_extra_info("socket")
-        if peer.family == socket.AF_UNIX and not same_user(peer):
-            self._log("rejected reason=user")
-            return None
         # A host that vanished sends no end of the stream.
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         hello = await first_message(reader, messages)
         if hello is None:
             return None
-        rejected = self._rejects(hello)
+        rejected = self._rejects(hello, ours=peer.family != socket.AF_UNIX or same_user(peer))
         if rejected is not None:
             self.metrics.events["rejected"] += 1
             self._log(f"rejected reason={rejected.reason}")
@@ -239,10 +236,12 @@ class Server:
         writer.write(self._welcome)
         return client
 
-    def _rejects(self, hello: Message) -> Rejected | None:
+    def _rejects(self, hello: Message, *, ours: bool) -> Rejected | None:
         if not isinstance(hello, Hello):
             raise ProtocolViolation(f"{type(hello).__name__} before Hello")
-        # The token first: others learn nothing.
+        # These two first: others learn nothing.
+        if not ours:
+            return Rejected("user", "the daemon serves the user who started it only: start another")
         if not hmac.compare_digest(hello.token.encode("utf-8", "surrogatepass"), self.options.token.encode()):
             return Rejected(
                 "token", "the daemon wants another token: set GREPSEEK_DAEMON_TOKEN to the one it was started with"

@@ -141,7 +141,7 @@ def test_stop_and_status_are_subcommands(daemon: Spawned, corpus: Path) -> None:
 def test_tcp_makes_a_token_and_a_given_one_is_not_shown(corpus: Path, view: Path) -> None:
     with CorpusStore.open(corpus) as store:
         with spawned(corpus, "--tcp", "127.0.0.1:0") as daemon:
-            words = dict(word.split("=", 1) for word in daemon.ready_line.split() if "=" in word)
+            words = dict(word.split("=", 1) for word in daemon.ready_line.split() if "=" in word)  # the last counts
             with DaemonClient(words["GREPSEEK_DAEMON"], token=words["GREPSEEK_DAEMON_TOKEN"]) as client:
                 assert client.corpus_digest == store.digest
         with spawned(corpus, "--tcp", "127.0.0.1:0", env={"GREPSEEK_DAEMON_TOKEN": "s3cret"}) as daemon:
@@ -150,15 +150,19 @@ def test_tcp_makes_a_token_and_a_given_one_is_not_shown(corpus: Path, view: Path
     assert view.is_dir()
 
 
-def test_quiet_means_quiet_and_a_mistake_is_told_in_a_line(corpus: Path, tmp_path: Path) -> None:
-    with spawned(corpus, "--quiet") as daemon, DaemonClient(daemon.address) as client:
+def test_options_are_heeded_and_a_mistake_is_told_in_a_line(corpus: Path, tmp_path: Path) -> None:
+    options = ("--quiet", "--limit", "open_files=48", "--mode", "sliced", "--slices", "2")
+    with spawned(corpus, *options) as daemon, DaemonClient(daemon.address) as client:
         client.run("ls")
+        assert client.settings["limits"]["open_files"] == 48
+        assert client.mode == "sliced"
     assert daemon.log.read_text() == ""
-    argv = [sys.executable, "-m", "grepseek_env.cli", "serve", "--corpus", str(tmp_path / "none.jsonl")]
-    done = subprocess.run(argv, check=False, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert done.stderr.startswith("grepseek: ")
-    assert "Traceback" not in done.stderr
+    argv = [sys.executable, "-m", "grepseek_env.cli", "serve", "--corpus"]
+    for wrong in ([str(tmp_path / "none.jsonl")], [str(corpus), "--limit", "memory=3"]):
+        done = subprocess.run([*argv, *wrong], check=False, capture_output=True, text=True)
+        assert done.returncode == 1
+        assert done.stderr.startswith("grepseek: ")
+        assert "Traceback" not in done.stderr
 
 
 def test_a_changed_corpus_is_told_to_every_client(daemon: Spawned, view: Path) -> None:
@@ -231,7 +235,7 @@ def test_a_folder_for_temporary_files_that_is_gone_is_a_fault(corpus: Path, view
 def commands() -> list[str]:
     """Different commands of every kind of outcome."""
     found = []
-    for number in range(0, 300, 7):
+    for number in range(0, 300, 23):
         found += [
             f"rg -F 'café {number}\"' corpus.jsonl",
             f"rg -c w{number % 9} corpus.jsonl",

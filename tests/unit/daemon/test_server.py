@@ -17,14 +17,15 @@ from grepseek_env.daemon.protocol import (
     VERSION,
     Beat,
     Cancel,
+    Explain,
     Failed,
     Hello,
     Message,
     MessageReader,
-    Output,
     Rejected,
     Run,
     Status,
+    Text,
     Welcome,
     encode,
 )
@@ -149,9 +150,11 @@ def test_many_threads_share_one_connection(served: Served, client: DaemonClient)
 
 
 def test_a_slow_command_does_not_hold_up_others(served: Served, raw: Raw) -> None:
-    raw.send(Run(1, FOREVER, 60, None), Run(2, "ls", 60, None))
-    parts = [raw.receive(), raw.receive()]
-    assert parts[0] == Output(2, b"corpus.jsonl\n")
+    raw.send(Run(1, FOREVER, 60, None), Run(2, "cat corpus.jsonl > x", 60, None), Explain(3, "ls"))
+    first, second = raw.receive(), raw.receive()
+    answers = {first.id: first, second.id: second}  # type: ignore[union-attr]
+    assert isinstance(answers[2], Failed)
+    assert isinstance(answers[3], Text)
     raw.send(Cancel(1))
     answer = raw.receive()
     assert isinstance(answer, Failed)
@@ -180,9 +183,9 @@ def test_an_idle_client_is_disconnected_and_may_come_again(store: CorpusStore) -
         with DaemonClient(served.address) as client, Raw(served, HELLO) as busy:
             busy.receive()
             busy.send(Run(1, FOREVER, 60, None))
-            assert client.run("ls").exit_code == 0
+            client.explain("ls")
             served.wait_for("idle")
-            assert client.run("ls").exit_code == 0
+            client.explain("ls")
             assert busy.receive() == Beat()  # who waits is not idle
         assert served.server.metrics.events["accepted"] >= 3
 
@@ -277,8 +280,8 @@ def test_tcp_wants_a_token(store: CorpusStore, monkeypatch: pytest.MonkeyPatch) 
 @linux_only
 def test_other_users_are_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session.os, "getuid", lambda: 4242)
-    with Raw(served, HELLO) as raw:
-        assert raw.ended()
+    with pytest.raises(EngineFault, match="the user who started it"):
+        DaemonClient(served.address)
     assert "rejected reason=user" in served.log
 
 
