@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from grepseek_env.errors import CorpusError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["check_room", "machine", "memory_available", "read_all"]
+__all__ = ["OtherWork", "check_room", "machine", "memory_available", "read_all"]
 
 _READ = 8 << 20
 
@@ -34,6 +35,36 @@ def memory_available() -> int | None:
     """Returns the bytes that the page cache and programs may take, None where /proc does not tell."""
     field = _field("/proc/meminfo", "MemAvailable")
     return int(field.split()[0]) << 10 if field else None
+
+
+class OtherWork:
+    """How much of the cores everybody else took since this was made; figures of a busy machine are no figures."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+        self._own, self._all = _own_seconds(), _busy_seconds()
+
+    def share(self) -> float | None:
+        """Returns the share of this machine's cores that other processes and other machines had, None if unknown."""
+        if self._all is None or (now := _busy_seconds()) is None:
+            return None
+        others = (now - self._all) - (_own_seconds() - self._own)
+        return max(others, 0.0) / ((time.monotonic() - self._start) * (os.cpu_count() or 1))
+
+
+def _own_seconds() -> float:
+    """Returns processor seconds of this process and of all below it that have ended."""
+    return sum(os.times()[:4])
+
+
+def _busy_seconds() -> float | None:
+    """Returns processor seconds of everything since the start, those taken by other virtual machines included."""
+    try:
+        words = Path("/proc/stat").read_bytes().split(b"\n", 1)[0].split()
+    except OSError:
+        return None
+    user, nice, system, _idle, _waiting, interrupts, soft, stolen = map(int, words[1:9])
+    return (user + nice + system + interrupts + soft + stolen) / os.sysconf("SC_CLK_TCK")
 
 
 def _field(file: str, name: str) -> str:

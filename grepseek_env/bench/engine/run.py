@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from grepseek_env.backend import open_corpus
 from grepseek_env.bench.engine.contestants import ceiling, default_names, parse_contestants
-from grepseek_env.bench.engine.machine import check_room, machine, memory_available, read_all
+from grepseek_env.bench.engine.machine import OtherWork, check_room, machine, memory_available, read_all
 from grepseek_env.bench.engine.measure import Entrant, Measurement, PipelineRuns, measure, planned_runs
 from grepseek_env.bench.engine.pipelines import LETTERS, select_pipelines
 from grepseek_env.bench.engine.report import COLUMNS, results, table
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["EngineBench", "bench_engine"]
 
 _MARGIN = 64 << 20  # what a disk should have left
+_BUSY = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +125,7 @@ def bench_engine(options: EngineBench, command_line: Sequence[str] = ()) -> int:
             [runs.pipeline for runs in measurement.runs], contestants, draws=options.draws, rounds=options.rounds
         )
         print(_heading(about, draws), flush=True)
+        other_work = OtherWork()
         try:
             with tqdm(total=total, unit="run", file=sys.stderr, disable=options.quiet or None, leave=False) as bar:
 
@@ -141,9 +143,9 @@ def bench_engine(options: EngineBench, command_line: Sequence[str] = ()) -> int:
                     after_run=after_run,
                 )
         except KeyboardInterrupt:
-            _report(measurement, about, options.out)
+            _report(measurement, about, other_work.share(), options.out)
             raise
-    _report(measurement, about, options.out)
+        _report(measurement, about, other_work.share(), options.out)
     return 0
 
 
@@ -205,8 +207,12 @@ def _heading(about: dict[str, Any], draws: Sequence[Draw]) -> str:
     return "\n".join(textwrap.fill(line, COLUMNS, subsequent_indent="   ") for line in lines) + "\n"
 
 
-def _report(measurement: Measurement, about: dict[str, Any], out: Path | None) -> None:
+def _report(measurement: Measurement, about: dict[str, Any], other_work: float | None, out: Path | None) -> None:
     print(table(measurement))
+    if other_work is not None:
+        busy = "; wait until they are done and measure again" if other_work > _BUSY else ""
+        print(f"\nother processes took {other_work:.0%} of the cores meanwhile{busy}")
     if out is not None:
-        atomic_write(out, json.dumps({**about, **results(measurement)}, indent=1, ensure_ascii=False) + "\n")
+        values = {**about, "other_work": other_work, **results(measurement)}
+        atomic_write(out, json.dumps(values, indent=1, ensure_ascii=False) + "\n")
         print(f"\nwritten to {out}")

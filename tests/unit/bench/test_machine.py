@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from grepseek_env.bench.engine import machine as module
+from grepseek_env.bench.engine.machine import OtherWork, check_room, machine, memory_available
+from grepseek_env.errors import CorpusError
+
+BURN = "import time; end = time.process_time() + {}\nwhile time.process_time() < end: pass"
+
+
+def test_room_is_checked_where_the_folder_will_be(tmp_path: Path) -> None:
+    check_room(tmp_path / "not" / "yet", 1000, "a thing")
+    with pytest.raises(CorpusError, match=rf"a thing takes 1\d+ MB, and {tmp_path} has .* free: choose a smaller"):
+        check_room(tmp_path / "not" / "yet", 10**18, "a thing")
+
+
+def test_ones_own_programs_are_no_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = {"seconds": 100.0}
+    monkeypatch.setattr(module, "_busy_seconds", lambda: busy["seconds"])
+    monkeypatch.setattr(module.os, "cpu_count", lambda: 2)
+    own = module._own_seconds()
+    work = OtherWork()
+    start = time.monotonic()
+    subprocess.run([sys.executable, "-c", BURN.format(0.2)], check=True)
+    spent = module._own_seconds() - own
+    assert spent > 0.15
+    busy["seconds"] += spent
+    share = work.share()
+    assert share is not None
+    assert share * 2 * (time.monotonic() - start) < 0.1
+    busy["seconds"] += 50.0
+    share = work.share()
+    assert share is not None
+    assert share * 2 * (time.monotonic() - start) > 40
+
+
+def test_what_is_unknown_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_busy_seconds", lambda: None)
+    assert OtherWork().share() is None
+
+
+@pytest.mark.skipif(not Path("/proc/stat").exists(), reason="needs Linux's /proc")
+def test_this_machine_is_described() -> None:
+    values = machine()
+    assert values["cores"] >= 1
+    assert values["cpu"]
+    available = memory_available()
+    assert available is not None
+    assert 0 < available <= values["memory_bytes"]
+    assert module._busy_seconds()
