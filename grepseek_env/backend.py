@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from grepseek_env.config import Limits
 from grepseek_env.corpus.store import CorpusStore
 from grepseek_env.daemon.address import default_socket
-from grepseek_env.daemon.client import find_daemon
+from grepseek_env.daemon.find import find_daemon
 from grepseek_env.engine.local import LocalBackend
 from grepseek_env.tasks.registry import resolve_corpus
 

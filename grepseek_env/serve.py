@@ -193,9 +193,9 @@ async def _until_stopped(server: Server, guard: int, ready: Callable[[], None]) 
         loop.remove_reader(guard)
         server.stop(now=True)
 
-    from grepseek_env.daemon.guard import FORWARDED
+    from grepseek_env.daemon.guard import ending_signals
 
-    for number in FORWARDED:
+    for number in ending_signals():
         loop.add_signal_handler(number, stop)
     loop.add_reader(guard, orphaned)
     await server.serve(ready)
@@ -228,7 +228,8 @@ def _warmed(store: CorpusStore, log: Callable[[str], None]) -> Iterator[None]:
 
 
 def _log(event: str) -> None:
-    print(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {event}", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # whoever read the log has gone
+        print(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {event}", file=sys.stderr, flush=True)
 
 
 def _quiet(_event: str) -> None:

@@ -7,6 +7,7 @@ import errno
 import os
 import socket
 import stat
+import struct
 import tempfile
 import time
 from dataclasses import dataclass
@@ -19,10 +20,11 @@ from grepseek_env.paths import cache_dir, file_lock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Address", "TcpAddress", "UnixAddress", "default_socket", "parse_address"]
+__all__ = ["Address", "TcpAddress", "UnixAddress", "default_socket", "parse_address", "same_user"]
 
 # struct sockaddr_un has 108 bytes on Linux and 104 elsewhere, the last one a NUL.
 _MOST_PATH_BYTES = 107 if os.uname().sysname == "Linux" else 103
+_PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
 _BACKLOG = 512
 _CONNECT_SECONDS = 5.0
 _PROBE_SECONDS = 0.2
@@ -236,3 +238,16 @@ def _connected(family: int, address: str) -> socket.socket:
 
 def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
+
+
+def same_user(connection: socket.socket) -> bool:
+    """Returns whether the other end is a process of our user, where that matters and the system can tell.
+
+    The server asks because root may open any socket, the client because somebody else could have put one of theirs
+    where ours is expected.
+    """
+    option = getattr(socket, "SO_PEERCRED", None)
+    if option is None or connection.family != socket.AF_UNIX:
+        return True
+    _, uid, _ = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, option, _PEER.size))
+    return bool(uid == os.getuid())

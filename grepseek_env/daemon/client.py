@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from grepseek_env.commands import parse
 from grepseek_env.config import Limits
-from grepseek_env.daemon.address import Address, default_socket, parse_address
+from grepseek_env.daemon.address import Address, parse_address
 from grepseek_env.daemon.connection import Answer, Call, Connection, ConnectionLost, ConnectionRejected
 from grepseek_env.daemon.protocol import (
     MAX_MESSAGE_BYTES,
@@ -26,7 +26,6 @@ from grepseek_env.daemon.protocol import (
     Status,
     Stop,
     Text,
-    settings_of,
     to_error,
 )
 from grepseek_env.errors import BackendClosed, ConfigError, CorpusChanged, EngineFault, GrepSeekError
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-__all__ = ["DaemonClient", "find_daemon"]
+__all__ = ["DaemonClient"]
 
 _Request: TypeAlias = "Callable[[int], Message]"
 _Outcome: TypeAlias = "CommandResult | str | dict[str, Any] | GrepSeekError"
@@ -53,8 +52,8 @@ class DaemonClient:
     """Runs commands in a daemon; a `SearchBackend`.
 
     Any number of threads may use one client: they share one connection, on which many commands can be under way. It
-    can be pickled (the copy connects by the address when it is first used) and used after a fork. When the daemon is
-    gone or restarted, the client connects again and asks once more, since commands change nothing.
+    can be pickled, token included (the copy connects by the address when it is first used), and used after a fork.
+    When the daemon is gone or restarted, the client connects again and asks once more, since commands change nothing.
 
     Args:
         address: path of the daemon's socket, or ``tcp://HOST:PORT``.
@@ -259,7 +258,8 @@ class DaemonClient:
     def _run_request(self, command: str, timeout: float | None, most: int | None) -> _Request:
         _check_length(command)
         timeout = self._timeout if timeout is None else float(timeout)
-        return partial(Run, command=command, timeout=timeout, max_output_bytes=most)
+        # Plain numbers: those of numpy do not travel.
+        return partial(Run, command=command, timeout=timeout, max_output_bytes=None if most is None else int(most))
 
     def _ask_one(self, request: _Request) -> _Outcome:
         (outcome,) = self._ask([request])
@@ -407,55 +407,3 @@ def _check_length(command: str) -> None:
     if len(command) > _LONG_COMMAND:
         parse(command)
         raise EngineFault(f"a command of {len(command)} characters cannot be sent to a daemon")
-
-
-def find_daemon(
-    digest: str,
-    *,
-    address: str | os.PathLike[str] | None = None,
-    token: str | None = None,
-    mode: str = "auto",
-    limits: Limits | None = None,
-) -> DaemonClient | None:
-    """Returns a client of a running daemon that does the same as an engine in this process would, else None.
-
-    Args:
-        digest: of the corpus.
-        address: where to look; None for `$GREPSEEK_DAEMON`, and if that is unset for the corpus's usual socket.
-        token: see `DaemonClient`.
-        mode: wanted; "auto" is content with any, since none changes results.
-        limits: wanted.
-
-    Raises:
-        ConfigError: an address was given, and the daemon there serves another corpus or has other limits or mode.
-        EngineFault: an address was given here or by `$GREPSEEK_DAEMON`, and no daemon can be reached there.
-    """
-    limits = limits or Limits()
-    named = os.environ.get("GREPSEEK_DAEMON") if address is None else address
-    try:
-        if named:
-            client = DaemonClient(named, token=token, digest=digest, command_timeout=limits.command_timeout)
-        else:
-            usual = default_socket(digest)
-            if not usual.path.is_socket():
-                return None
-            client = DaemonClient(usual, token=token, digest=digest, command_timeout=limits.command_timeout)
-    except CorpusChanged as error:
-        if address is not None:
-            raise ConfigError(str(error)) from error
-        return None
-    except (ConfigError, EngineFault):
-        if named:
-            raise
-        return None
-    wanted = settings_of(client.mode if mode == "auto" else mode, "C", limits)
-    differences = [f"{key} {client.settings[key]!r}, not {wanted[key]!r}" for key in wanted
-                   if client.settings[key] != wanted[key]]  # fmt: skip
-    if not differences:
-        return client
-    client.close()
-    if address is not None:
-        raise ConfigError(
-            f"the daemon at {client.address} has {'; '.join(differences)}: start another, or change these"
-        )
-    return None

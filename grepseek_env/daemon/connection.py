@@ -13,6 +13,7 @@ import socket
 import threading
 from typing import TYPE_CHECKING
 
+from grepseek_env.daemon.address import same_user
 from grepseek_env.daemon.protocol import (
     PROTOCOL,
     VERSION,
@@ -104,6 +105,8 @@ class Connection:
             raise
 
     def _introduce(self, token: str, digest: str) -> Welcome:
+        if not same_user(self._socket):
+            raise ConnectionRejected(Rejected("user", "this socket is another user's: start a daemon of your own"))
         self._socket.settimeout(_HELLO_SECONDS)
         self._socket.sendall(encode(Hello(PROTOCOL, VERSION, token, digest)))
         while data := self._socket.recv(_READ_BYTES):

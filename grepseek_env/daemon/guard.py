@@ -20,10 +20,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import FrameType
 
-__all__ = ["FORWARDED", "supervise"]
+__all__ = ["ending_signals", "supervise"]
 
-FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PR_SET_CHILD_SUBREAPER = 36
+
+
+def ending_signals() -> list[signal.Signals]:
+    """Returns the signals that end a daemon: not those that whoever started it wanted ignored, as nohup does."""
+    wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    return [number for number in wanted if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 def supervise(argv: Sequence[str]) -> int:
@@ -46,7 +51,7 @@ def supervise(argv: Sequence[str]) -> int:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.pid, number)
 
-    previous = {number: signal.signal(number, forward) for number in FORWARDED}
+    previous = {number: signal.signal(number, forward) for number in ending_signals()}
     try:
         filled = [word.replace("{guard}", str(watched)) for word in argv]
         process = subprocess.Popen(filled, pass_fds=(watched,), start_new_session=True)

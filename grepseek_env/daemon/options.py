@@ -17,6 +17,8 @@ class Options:
         window: commands under way that one client may have.
         max_clients: connections at once.
         max_result_bytes: the longest output of one command, since it is held in memory.
+        large_results: commands at once whose output may be longer than 16 MiB, until it is delivered; 0: two a core,
+            at least 4.
         outbox_bytes: output that may wait for slow readers before no further command starts.
         hello_seconds: within which a client must introduce itself.
         idle_seconds: after which a client that asks nothing is disconnected; it may come again.
@@ -30,6 +32,7 @@ class Options:
     window: int = 256
     max_clients: int = 512
     max_result_bytes: int = 1 << 30
+    large_results: int = 0
     outbox_bytes: int = 256 << 20
     hello_seconds: float = 10.0
     idle_seconds: float = 600.0

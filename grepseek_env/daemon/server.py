@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 import os
 import socket
 import time
@@ -17,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from grepseek_env.daemon.address import Address, UnixAddress
+from grepseek_env.daemon.address import Address, UnixAddress, same_user
 from grepseek_env.daemon.metrics import Metrics
 from grepseek_env.daemon.options import Options
 from grepseek_env.daemon.protocol import (
@@ -29,7 +28,6 @@ from grepseek_env.daemon.protocol import (
     Cancel,
     Explain,
     Failed,
-    Hello,
     Message,
     MessageReader,
     ProtocolViolation,
@@ -45,7 +43,7 @@ from grepseek_env.daemon.protocol import (
     outputs,
     settings_of,
 )
-from grepseek_env.daemon.session import READ_BYTES, Client, Job, ended, first_message, identity, same_user
+from grepseek_env.daemon.session import READ_BYTES, Client, Job, ended, first_message, identity, rejects
 from grepseek_env.engine.scheduler import SCHEDULER
 from grepseek_env.errors import BackendClosed, ConfigError, EngineFault, GrepSeekError
 from grepseek_env.types import CommandResult
@@ -57,6 +55,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Server"]
 
+_LARGE_BYTES = 16 << 20
+# Until a connection that was just accepted has its handler: a server that is closed before would lose it.
+_SETTLE_SECONDS = 0.01
 _FLUSH_SECONDS = 1.0  # for the last answers at the end
 
 
@@ -107,7 +108,7 @@ class Server:
             )
         )
         self._clients: set[Client] = set()
-        self._handlers: set[asyncio.Task[None]] = set()
+        self._handlers: dict[asyncio.Task[None], asyncio.StreamWriter] = {}  # of every connection
         self._answers: set[asyncio.Task[None]] = set()
         self._waiting = 0  # bytes of output that wait for their readers
         self._stopping = False
@@ -122,6 +123,7 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self._stop, self._now, self._room = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._room.set()
+        self._large = asyncio.Semaphore(self.options.large_results or max(4, 2 * SCHEDULER.cores))
         self._threads = ThreadPoolExecutor(self.options.workers, thread_name_prefix="grepseek-serve")
         servers = []
         try:
@@ -132,9 +134,12 @@ class Server:
             ready()
             await self._stop.wait()
             self._stopping = True
+            self._remove_sockets()
+            for _, listener, _ in self._listeners:
+                self._loop.remove_reader(listener)
+            await asyncio.sleep(_SETTLE_SECONDS)
             for server in servers:
                 server.close()
-            self._remove_sockets()
             self._log(f"stopping commands={self._under_way()} clients={len(self._clients)}")
             await self._finish()
             ticker.cancel()
@@ -187,7 +192,10 @@ class Server:
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - a coroutine of the loop is in one
-        self._handlers.add(task)
+        if len(self._handlers) >= 2 * self.options.max_clients:  # those who have not shown the token count too
+            writer.transport.abort()
+            return
+        self._handlers[task] = writer
         messages = MessageReader(HELLO_BYTES)
         client = None
         try:
@@ -210,7 +218,7 @@ class Server:
             with contextlib.suppress(OSError, asyncio.TimeoutError):
                 await asyncio.wait_for(writer.wait_closed(), self.options.stall_seconds)
             writer.transport.abort()
-            self._handlers.discard(task)
+            del self._handlers[task]
 
     async def _introduce(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, messages: MessageReader
@@ -222,7 +230,7 @@ class Server:
         hello = await first_message(reader, messages)
         if hello is None:
             return None
-        rejected = self._rejects(hello, ours=peer.family != socket.AF_UNIX or same_user(peer))
+        rejected = self._rejects(hello, ours=same_user(peer))
         if rejected is not None:
             self.metrics.events["rejected"] += 1
             self._log(f"rejected reason={rejected.reason}")
@@ -237,29 +245,14 @@ class Server:
         return client
 
     def _rejects(self, hello: Message, *, ours: bool) -> Rejected | None:
-        if not isinstance(hello, Hello):
-            raise ProtocolViolation(f"{type(hello).__name__} before Hello")
-        # These two first: others learn nothing.
-        if not ours:
-            return Rejected("user", "the daemon serves the user who started it only: start another")
-        if not hmac.compare_digest(hello.token.encode("utf-8", "surrogatepass"), self.options.token.encode()):
-            return Rejected(
-                "token", "the daemon wants another token: set GREPSEEK_DAEMON_TOKEN to the one it was started with"
-            )
-        if hello.protocol != PROTOCOL or hello.version != VERSION:
-            return Rejected(
-                "protocol" if hello.protocol != PROTOCOL else "version",
-                f"the daemon runs grepseek-env {VERSION} (protocol {PROTOCOL}), the client "
-                f"{hello.version} (protocol {hello.protocol}): install one version and restart the daemon",
-            )
-        digest = self._backend.corpus_digest
-        if hello.digest and hello.digest != digest:
-            return Rejected("corpus", f"the daemon serves the corpus {digest[:12]}, not {hello.digest[:12]}")
-        if self._stopping:
-            return Rejected("stopping", "the daemon is stopping")
-        if len(self._clients) >= self.options.max_clients:
-            return Rejected("busy", f"the daemon has its {self.options.max_clients} clients: raise --max-clients")
-        return None
+        return rejects(
+            hello,
+            ours=ours,
+            token=self.options.token,
+            digest=self._backend.corpus_digest,
+            stopping=self._stopping,
+            full=len(self._clients) >= self.options.max_clients,
+        )
 
     async def _converse(self, reader: asyncio.StreamReader, messages: MessageReader, client: Client) -> None:
         while data := await reader.read(READ_BYTES):
@@ -304,15 +297,16 @@ class Server:
     async def _run(self, client: Client, job: Job, message: Run | Explain) -> None:
         came = time.monotonic()
         try:
-            await self._room.wait()
-            outcome, answer = await self._answer(job, message)
-            now = time.monotonic()
-            started = job.started or now
-            self.metrics.finished(outcome, started - came, now - started)
-            if isinstance(answer, CommandResult):
-                await self._deliver(client, job, message.id, answer)
-            else:
-                await self._reply(client, answer)
+            async with self._large if _may_be_large(message) else contextlib.AsyncExitStack():
+                await self._room.wait()
+                outcome, answer = await self._answer(job, message)
+                now = time.monotonic()
+                started = job.started or now
+                self.metrics.finished(outcome, started - came, now - started)
+                if isinstance(answer, CommandResult):
+                    await self._deliver(client, job, message.id, answer)
+                else:
+                    await self._reply(client, answer)
         finally:
             client.jobs.pop(message.id, None)
             client.seen = time.monotonic()
@@ -404,11 +398,11 @@ class Server:
         self._give_up_all()
         self._room.set()
         await ended(self._answers, _FLUSH_SECONDS)
-        for client in list(self._clients):
-            client.close()
+        for writer in self._handlers.values():
+            writer.close()
         await ended(self._handlers, _FLUSH_SECONDS)
-        for client in list(self._clients):
-            client.drop()
+        for writer in self._handlers.values():
+            writer.transport.abort()
         await ended(self._handlers, None)
         await ended(self._answers, None)
 
@@ -421,3 +415,7 @@ class Server:
         for address, _, ours in self._listeners:
             if isinstance(address, UnixAddress) and ours is not None and identity(address) == ours:
                 address.path.unlink(missing_ok=True)
+
+
+def _may_be_large(message: Run | Explain) -> bool:
+    return isinstance(message, Run) and (message.max_output_bytes is None or message.max_output_bytes > _LARGE_BYTES)

@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
-import struct
+import hmac
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from grepseek_env.daemon.address import Address, UnixAddress
-from grepseek_env.daemon.protocol import Beat, Message, MessageReader, encode
+from grepseek_env.daemon.protocol import (
+    PROTOCOL,
+    VERSION,
+    Beat,
+    Hello,
+    Message,
+    MessageReader,
+    ProtocolViolation,
+    Rejected,
+    encode,
+)
 from grepseek_env.engine.executor import Cancellation
 from grepseek_env.errors import BackendClosed, EngineFault
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from grepseek_env.engine.local import LocalBackend
     from grepseek_env.types import CommandResult
 
-__all__ = ["READ_BYTES", "Client", "Job", "ended", "first_message", "identity", "same_user"]
+__all__ = ["READ_BYTES", "Client", "Job", "ended", "first_message", "identity", "rejects"]
 
 READ_BYTES = 64 << 10
 _BEAT = encode(Beat())
-_PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
 
 
 class Job:
@@ -100,7 +109,7 @@ class Client:
         self._writer.transport.abort()
 
 
-async def ended(tasks: set[asyncio.Task[None]], timeout: float | None) -> None:
+async def ended(tasks: Collection[asyncio.Task[None]], timeout: float | None) -> None:
     """Waits until all tasks have ended, for so many seconds at most."""
     if tasks:
         await asyncio.wait(set(tasks), timeout=timeout)
@@ -125,10 +134,37 @@ def identity(address: Address) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def same_user(peer: Any) -> bool:
-    """Returns whether the other end is a process of our user, where the system can tell."""
-    option = getattr(socket, "SO_PEERCRED", None)
-    if option is None:
-        return True  # the file's mode has kept others out
-    _, uid, _ = _PEER.unpack(peer.getsockopt(socket.SOL_SOCKET, option, _PEER.size))
-    return bool(uid == os.getuid())
+def rejects(hello: Message, *, ours: bool, token: str, digest: str, stopping: bool, full: bool) -> Rejected | None:
+    """Returns why a client is refused, None if it is not.
+
+    Args:
+        hello: what it said first.
+        ours: its process is our user's.
+        token: that it must show.
+        digest: of the corpus that is served.
+        stopping: the daemon is.
+        full: there are as many clients as may be.
+
+    Raises:
+        ProtocolViolation: it said something else.
+    """
+    if not isinstance(hello, Hello):
+        raise ProtocolViolation(f"{type(hello).__name__} before Hello")
+    # These two first: others learn nothing.
+    if not ours:
+        return Rejected("user", "the daemon serves the user who started it only: start another")
+    if not hmac.compare_digest(hello.token.encode("utf-8", "surrogatepass"), token.encode()):
+        return Rejected(
+            "token", "the daemon wants another token: set GREPSEEK_DAEMON_TOKEN to the one it was started with"
+        )
+    if hello.protocol != PROTOCOL or hello.version != VERSION:
+        return Rejected(
+            "protocol" if hello.protocol != PROTOCOL else "version",
+            f"the daemon runs grepseek-env {VERSION} (protocol {PROTOCOL}), the client {hello.version} "
+            f"(protocol {hello.protocol}): install one version and restart the daemon",
+        )
+    if hello.digest and hello.digest != digest:
+        return Rejected("corpus", f"the daemon serves the corpus {digest[:12]}, not {hello.digest[:12]}")
+    if stopping:
+        return Rejected("stopping", "the daemon is stopping")
+    return Rejected("busy", "the daemon has all the clients it takes: raise --max-clients") if full else None

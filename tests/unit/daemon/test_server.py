@@ -2,14 +2,15 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
-from grepseek_env.daemon import session
-from grepseek_env.daemon.address import TcpAddress, UnixAddress
+from grepseek_env.daemon.address import TcpAddress, UnixAddress, same_user
 from grepseek_env.daemon.client import DaemonClient
 from grepseek_env.daemon.options import Options
 from grepseek_env.daemon.protocol import (
@@ -251,7 +252,7 @@ def test_there_may_be_so_many_clients(store: CorpusStore) -> None:
     with (
         serving(store, options=Options(max_clients=1)) as served,
         DaemonClient(served.address),
-        pytest.raises(EngineFault, match="has its 1 clients"),
+        pytest.raises(EngineFault, match="--max-clients"),
     ):
         DaemonClient(served.address)
 
@@ -279,10 +280,45 @@ def test_tcp_wants_a_token(store: CorpusStore, monkeypatch: pytest.MonkeyPatch) 
 
 @linux_only
 def test_other_users_are_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session.os, "getuid", lambda: 4242)
+    monkeypatch.setattr("grepseek_env.daemon.server.same_user", lambda _: False)
     with pytest.raises(EngineFault, match="the user who started it"):
         DaemonClient(served.address)
     assert "rejected reason=user" in served.log
+
+
+@linux_only
+def test_another_users_daemon_is_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("grepseek_env.daemon.connection.same_user", lambda _: False)
+    with pytest.raises(EngineFault, match="another user's"):
+        DaemonClient(served.address)
+
+
+@linux_only
+def test_users_are_told_apart(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    with served.address.connect() as connection:
+        assert same_user(connection)
+        monkeypatch.setattr(os, "getuid", lambda: 4242)
+        assert not same_user(connection)
+
+
+def test_those_who_show_nothing_are_counted_too(store: CorpusStore) -> None:
+    with serving(store, options=Options(max_clients=1)) as served:
+        silent = [Raw(served) for _ in range(2)]
+        eventually(lambda: len(served.server._handlers) == 2, "they are there")
+        with Raw(served) as third:
+            assert third.ended()
+        served.server.stop()  # does not wait for them
+        served.thread.join()
+        assert [each.ended() for each in silent] == [True, True]
+        for each in silent:
+            each.socket.close()
+
+
+def test_large_results_take_turns(store: CorpusStore) -> None:
+    with serving(store, options=Options(large_results=1)) as served, DaemonClient(served.address) as client:
+        outcomes = client.run_many([f"head -n {number} corpus.jsonl" for number in range(20)])
+        assert [len(each.stdout.splitlines()) for each in outcomes if isinstance(each, CommandResult)] == [*range(20)]
+        assert client.run("ls", max_output_bytes=np.int64(100)).exit_code == 0
 
 
 def test_an_output_beyond_the_daemons_memory_is_a_fault_not_a_cut(store: CorpusStore) -> None:
