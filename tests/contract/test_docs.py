@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DOCS = sorted(p for p in ROOT.glob("*.md"))
+DOCS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 
 
 def blocks(path: Path, language: str) -> list[str]:
@@ -51,6 +51,22 @@ def test_console_commands_run(command: list[str], tmp_path: Path) -> None:
     )
     assert out.returncode == 0, out.stderr
     assert out.stdout
+
+
+# Commands outside ```bash blocks take long, serve until they are stopped, or need a file: their options are checked.
+SHOWN = [
+    shlex.split(line.strip(), comments=True)
+    for path in DOCS
+    for line in path.read_text(encoding="utf-8").splitlines()
+    if line.strip().startswith("grepseek ")
+]
+
+
+@pytest.mark.parametrize("command", SHOWN, ids=" ".join)
+def test_console_commands_that_are_shown_exist(command: list[str]) -> None:
+    from grepseek_env.cli import _parser
+
+    _parser(command[1:]).parse_args(command[1:])
 
 
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c[0] == "make"], ids=" ".join)
