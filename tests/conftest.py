@@ -7,6 +7,8 @@ from hypothesis import HealthCheck, settings
 
 from tests.support.golden import Golden
 
+os.environ["GREPSEEK_DAEMON"] = "off"  # a daemon of whoever runs the tests has nothing to do with them
+
 # A slow machine is no failure: no test asserts on time, so Hypothesis must not either.
 settings.register_profile("grepseek", deadline=None)
 # `make fuzz`: a property without a count of its own runs this many times.

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from grepseek_env.config import Limits
 from grepseek_env.daemon.address import default_socket
-from grepseek_env.daemon.client import DaemonClient
-from grepseek_env.daemon.protocol import settings_of
 from grepseek_env.errors import ConfigError, CorpusChanged, EngineFault
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from grepseek_env.daemon.client import DaemonClient
 
 __all__ = ["find_daemon"]
 
@@ -29,7 +29,8 @@ def find_daemon(
 
     Args:
         digest: of the corpus.
-        address: where to look; None for `$GREPSEEK_DAEMON`, and if that is unset for the corpus's usual socket.
+        address: where to look; None for `$GREPSEEK_DAEMON`, and if that is unset for the corpus's usual socket; "off"
+            for nowhere.
         token: see `DaemonClient`.
         mode: wanted; "auto" is content with any, since none changes results.
         limits: wanted.
@@ -39,26 +40,25 @@ def find_daemon(
         EngineFault: an address was given here or by `$GREPSEEK_DAEMON`, and no daemon can be reached there.
     """
     limits = limits or Limits()
-    named = os.environ.get("GREPSEEK_DAEMON") if address is None else address
+    named = address if address is not None else os.environ.get("GREPSEEK_DAEMON") or None
+    if named == "off":
+        return None
+    where = _usual(digest) if named is None else named
+    if where is None:
+        return None
+    from grepseek_env.daemon.client import DaemonClient  # noqa: PLC0415 - costs what a short command does not need
+
     try:
-        if named:
-            client = DaemonClient(named, token=token, digest=digest, command_timeout=limits.command_timeout)
-        else:
-            usual = default_socket(digest)
-            if not _is_socket(usual.path):
-                return None
-            client = DaemonClient(usual, token=token, digest=digest, command_timeout=limits.command_timeout)
+        client = DaemonClient(where, token=token, digest=digest, command_timeout=limits.command_timeout)
     except CorpusChanged as error:
         if address is not None:
             raise ConfigError(str(error)) from error
         return None
-    except (ConfigError, EngineFault):
-        if named:
+    except EngineFault:
+        if named is not None:
             raise
         return None
-    wanted = settings_of(client.mode if mode == "auto" else mode, "C", limits)
-    differences = [f"{key} {client.settings[key]!r}, not {wanted[key]!r}" for key in wanted
-                   if client.settings[key] != wanted[key]]  # fmt: skip
+    differences = _differences(client, mode, limits)
     if not differences:
         return client
     client.close()
@@ -69,8 +69,18 @@ def find_daemon(
     return None
 
 
-def _is_socket(path: Path) -> bool:
+def _usual(digest: str) -> Path | None:
+    """Returns the corpus's usual socket, if there is one."""
     try:
-        return path.is_socket()
-    except OSError:  # in a folder that is closed to us
-        return False
+        path = default_socket(digest).path
+        return path if path.is_socket() else None
+    except (ConfigError, OSError):  # no folder for it, or one that is closed to us
+        return None
+
+
+def _differences(client: DaemonClient, mode: str, limits: Limits) -> list[str]:
+    from grepseek_env.daemon.protocol import settings_of  # noqa: PLC0415 - loaded by now
+
+    wanted = settings_of(client.mode if mode == "auto" else mode, "C", limits)
+    known = client.settings
+    return [f"{key} {known[key]!r}, not {wanted[key]!r}" for key in wanted if known[key] != wanted[key]]

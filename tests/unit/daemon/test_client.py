@@ -307,6 +307,14 @@ def test_an_address_may_be_given_by_the_environment(
             open_backend(other, daemon=tmp_path / "d.sock")
 
 
+def test_looking_for_one_can_be_turned_off(
+    store: CorpusStore, usual: UnixAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GREPSEEK_DAEMON", "off")
+    with serving(store, usual), open_backend(store) as backend:  # type: ignore[attr-defined]
+        assert isinstance(backend, LocalBackend)
+
+
 def test_an_environment_plays_through_a_daemon(store: CorpusStore, usual: UnixAddress) -> None:
     questions = [{"id": "1", "question": "Which?", "golden_answers": ["w3"]}]
     observations = []
