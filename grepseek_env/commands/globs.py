@@ -19,6 +19,7 @@ CORPUS = "corpus.jsonl"
 
 SIMPLE_SET = re.compile(r"[!^]?(?:[A-Z]-[A-Z]|[a-z]-[a-z]|[0-9]-[0-9]|[A-Za-z0-9_.,:;=+@% ])+")
 """Bracket contents whose meaning does not depend on locale, quoting or the version of bash."""
+STAR = "*"
 RANGE = re.compile(r"([A-Za-z0-9])-([A-Za-z0-9])")
 
 
@@ -84,10 +85,27 @@ def expand(word: Word) -> Outcome:
         return _dotted(value[rest.start :])
     if not (CORPUS.startswith(head) and CORPUS.endswith(tail)):
         return Literal()
-    pattern = _regex(value[rest.start :], mask[rest.start :])
-    if pattern is None:
+    atoms = _atoms(value[rest.start :], mask[rest.start :])
+    if atoms is None:
         return Unsure()
-    return Match(prefix + CORPUS) if re.fullmatch(pattern, CORPUS) else Literal()
+    return Match(prefix + CORPUS) if _matches(atoms) else Literal()
+
+
+def _matches(atoms: list[str]) -> bool:
+    """Whether a translated glob matches the one name.
+
+    All places that the atoms read so far can reach are kept at once: as one regular expression, a pattern of many
+    stars would be tried in more ways than can be counted.
+    """
+    places = {0}
+    for atom in atoms:
+        if atom == STAR:
+            places = set(range(min(places), len(CORPUS) + 1))
+        else:
+            places = {at + 1 for at in places if at < len(CORPUS) and re.fullmatch(atom, CORPUS[at])}
+        if not places:
+            return False
+    return len(CORPUS) in places
 
 
 def _has_bracket(value: str, marks: list[int]) -> bool:
@@ -100,8 +118,8 @@ def _dotted(value: str) -> Outcome:
     return Unsure() if len(value) == 1 or value[1] in ".*?[" else Literal()
 
 
-def _regex(value: str, mask: list[bool]) -> str | None:
-    """Translates a glob; None where its meaning is not certain."""
+def _atoms(value: str, mask: list[bool]) -> list[str] | None:
+    """Translates a glob to STARs and expressions of one character; None where its meaning is not certain."""
     parts: list[str] = []
     index = 0
     while index < len(value):
@@ -110,7 +128,7 @@ def _regex(value: str, mask: list[bool]) -> str | None:
         if not mask[index - 1]:
             parts.append(re.escape(char))
         elif char == "*":
-            parts.append(".*")
+            parts.append(STAR)
         elif char == "?":
             parts.append(".")
         elif char == "[" and "]" in value[index:]:
@@ -123,7 +141,7 @@ def _regex(value: str, mask: list[bool]) -> str | None:
             index = closing + 1
         else:
             parts.append(re.escape(char))
-    return "".join(parts)
+    return parts
 
 
 def _set(inside: str) -> str | None:

@@ -23,6 +23,7 @@ MAX_BYTES = 8192
 
 PLAIN = re.compile(r"""[^\s'"\\$`|&;()<>#]+""")
 BLANK = re.compile(r"[ \t]+")
+BLANK_LINES = re.compile(r"[ \t\n]+")
 SINGLE = re.compile(r"[^']*")
 DOUBLE = re.compile(r"""[^"\\$`]+""")
 ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[.*\])?\+?=", re.DOTALL)
@@ -122,7 +123,7 @@ class _Lexer:
                     if not char:
                         return stages
                     self.at += 1
-                    self._skip_blanks()
+                    self._skip_blanks(lines=True)
                     words, start = [], self.at
                 case "&" | ";" | "<" | ">" | "(" | ")" | "\n":
                     self._operator(char)
@@ -136,9 +137,11 @@ class _Lexer:
                 case _:
                     words.append(self._word(first=not words))
 
-    def _skip_blanks(self) -> None:
+    def _skip_blanks(self, *, lines: bool = False) -> None:
+        """Skips blanks; `lines`: line breaks too, which end nothing where a program has to follow."""
+        blank = BLANK_LINES if lines else BLANK
         while True:
-            if found := BLANK.match(self.text, self.at, self.end):
+            if found := blank.match(self.text, self.at, self.end):
                 self.at = found.end()
             elif self.text.startswith("\\\n", self.at, self.end):
                 self.at += 2

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NoReturn
 
 from grepseek_env.commands.operands import check_file, check_order, classify, obsolete
-from grepseek_env.commands.options import resolve
+from grepseek_env.commands.options import Arguments, resolve
 from grepseek_env.commands.parser import split
 from grepseek_env.commands.refusal import refusal
 from grepseek_env.commands.scripts import script_facts
@@ -64,7 +64,7 @@ def _stage(text: str, words: list[Word], span: Span) -> Stage:
     for option in arguments.options:
         _check_option(text, spec, option, usage_error=bool(arguments.usage_error))
     if arguments.unknown is not None and spec.style in {Style.AWK, Style.FIND}:
-        _unknown_flag(text, spec, *arguments.unknown)
+        _unread(text, spec, arguments)
     operands, complaint = classify(text, spec, arguments)
     for operand in operands:
         if operand.kind in {OperandKind.FILE, OperandKind.STDIN}:
@@ -116,7 +116,13 @@ def _check_option(text: str, spec: ProgramSpec, option: Option, *, usage_error: 
         )
 
 
-def _unknown_flag(text: str, spec: ProgramSpec, name: str, span: Span) -> NoReturn:
+def _unread(text: str, spec: ProgramSpec, arguments: Arguments) -> NoReturn:
+    """Refuses what the program would complain about, where its complaint cannot be relied on."""
+    name, span = arguments.unknown or ("", Span(0, 0))
+    if name in spec.exact or not name.startswith("-"):
+        raise refusal(
+            text, span, f"{spec.name}: {arguments.usage_error}", f"usage: {spec.name} {spec.operands.value}", "flag"
+        )
     offered = [flag.names[0] for flag in spec.offered() if flag.help][:SHOWN_FLAGS]
     raise refusal(
         text, span, f"{spec.name} has no flag {name} here", f"flags of {spec.name}: {' '.join(offered)}", "flag"

@@ -17,7 +17,8 @@ from grepseek_env.commands.table.make import (
 
 __all__ = ["FIND", "LS"]
 
-FORMAT = r"(?:[^%\\]|%[-# 0+]*[0-9]*(?:\.[0-9]+)?[pfhPdyH]|%%|\\[abfnrtv0\\]|\\[0-7]{1,3}|\\c)*"
+# Each text can be read in one way only: with two, a value that fails at its end would be tried in 2^n ways.
+FORMAT = r"(?:[^%\\]|%[-# 0+]*(?:[1-9][0-9]*)?(?:\.[0-9]+)?[pfhPdyH]|%%|\\[abcfnrtv\\0-7])*"
 
 LS = ProgramSpec(
     name="ls",

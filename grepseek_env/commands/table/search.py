@@ -242,7 +242,7 @@ GREP = ProgramSpec(
         flag("--include", "search only files whose names match GLOB", Effect.NAME, "GLOB"),
         flag("--exclude", "skip files whose names match GLOB", Effect.NAME, "GLOB"),
         flag("--exclude-dir", "skip folders whose names match GLOB", Effect.NAME, "GLOB"),
-        flag("-r --recursive", "search the folder"),
+        flag("-r --recursive -R --dereference-recursive", "search the folder, which holds no links"),
         flag("-s --no-messages", "no messages about files", Effect.KEEP),
         flag("-T --initial-tab", "align with tabs"),
         flag("-Z --null", "print a zero byte after the file name"),
@@ -271,7 +271,6 @@ GREP = ProgramSpec(
         *banned(VERSION, "-V --version", "--help"),
         *banned(
             NOT_OFFERED,
-            "-R --dereference-recursive",
             "-d --directories=",
             "-D --devices=",
             "-X=",

@@ -63,7 +63,7 @@ def test_words_are_what_bash_makes_of_them(text: str, wanted: list[list[str]]) -
         ("(rg x)", "operator", "("),
         ("rg (a|b)", "operator", "("),
         ("rg x\nhead", "operator", "\n"),
-        ("rg x |\nhead", "operator", "\n"),
+        ("rg x\n| head", "operator", "\n"),
         ("rg $HOME", "expansion", "$HOME"),
         ('rg "$HOME"', "expansion", "$HOME"),
         ("rg ${x}", "expansion", "${"),
