@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from grepseek_env.cli_support import add_env_arguments, env_kwargs
 from grepseek_env.env import GrepSeekEnv
-from grepseek_env.errors import ConfigError
+from grepseek_env.errors import ConfigError, TrajectoryError
 from grepseek_env.manifest import check_resume, run_manifest, write_manifest
 from grepseek_env.prompts import prompt_hash
 from grepseek_env.trajectory import Trajectory, TrajectoryWriter, read_trajectories
@@ -63,8 +63,23 @@ def run_episode(env: GrepSeekEnv, policy: Policy, question_id: str, *, seed: int
     return env.trajectory({"policy": policy.name, "sample": sample, "seed": own})
 
 
-def _key(trajectory: Trajectory) -> tuple[str, int]:
-    return trajectory.question_id, int(trajectory.metadata.get("sample", 0))
+def _earlier(path: Path) -> dict[tuple[str, int], Trajectory]:
+    """Returns the results in a run's file by question and sample.
+
+    A fault or an episode given up is no result: such an episode is played again.
+    """
+    done: dict[tuple[str, int], Trajectory] = {}
+    for number, trajectory in enumerate(read_trajectories(path), 1):
+        sample = trajectory.metadata.get("sample", 0)
+        if not isinstance(sample, int):
+            raise TrajectoryError(f"{path}, line {number}: sample is {sample!r}; was the line written by another tool?")
+        if _is_result(trajectory):
+            done[trajectory.question_id, sample] = trajectory
+    return done
+
+
+def _is_result(trajectory: Trajectory) -> bool:
+    return trajectory.reward_valid and trajectory.finish_reason != "abandoned"
 
 
 def collect(
@@ -110,8 +125,7 @@ def collect(
         raise ConfigError(f"{path} exists without a manifest; choose another output folder, or pass --overwrite")
     write_manifest(out / "manifest.json", manifest)
     with TrajectoryWriter(path) as writer:
-        # A fault is no result: such an episode is played again.
-        done = {_key(t): t for t in read_trajectories(path) if t.reward_valid}
+        done = _earlier(path)
         total = count * samples
         with tqdm(total=total, initial=len(done), unit="episode", disable=not progress) as bar:
             for i in range(count):
@@ -128,7 +142,7 @@ def collect(
 
 
 def _settings(env: GrepSeekEnv, policy: Policy, count: int, samples: int, seed: int) -> dict[str, Any]:
-    config = env.rules.config
+    config, function = env.rules.config, env.rules.reward_function
     return {
         "policy": policy.name,
         "questions": count,
@@ -141,8 +155,24 @@ def _settings(env: GrepSeekEnv, policy: Policy, count: int, samples: int, seed: 
         "max_observation_tokens": config.max_observation_tokens if env.rules.tokenizer is not None else None,
         "max_observation_chars": config.max_observation_chars if env.rules.tokenizer is None else None,
         "command_timeout": config.limits.command_timeout,
-        "reward": repr(env.rules.reward_function or config.reward),
+        "tokenizer": _tokenizer_name(env.rules.tokenizer),
+        "reward": repr(config.reward) if function is None else f"{function.__module__}.{_name(function)}",
     }
+
+
+def _name(function: object) -> str:
+    """Returns a name that is the same in every process, unlike `repr`."""
+    return str(getattr(function, "__qualname__", type(function).__qualname__))
+
+
+def _tokenizer_name(counter: Any) -> str | None:
+    """Tells tokenizers apart: by their content where it can be had, else by name."""
+    if counter is None:
+        return None
+    tokenizer = getattr(counter, "tokenizer", counter)
+    if (to_str := getattr(tokenizer, "to_str", None)) is not None:
+        return hashlib.sha256(to_str().encode()).hexdigest()
+    return str(getattr(tokenizer, "name_or_path", "") or _name(tokenizer))
 
 
 def _mean(values: Iterable[float]) -> float:
@@ -177,7 +207,7 @@ class Summary:
 
 def summarize(trajectories: Sequence[Trajectory]) -> Summary:
     """Returns the averages of a run."""
-    valid = [t for t in trajectories if t.reward_valid]
+    valid = [t for t in trajectories if _is_result(t)]
     return Summary(
         episodes=len(valid),
         faults=len(trajectories) - len(valid),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,17 +11,16 @@ from grepseek_env.corpus.store import CorpusStore
 from grepseek_env.daemon.address import default_socket
 from grepseek_env.daemon.find import find_daemon
 from grepseek_env.engine.local import LocalBackend
+from grepseek_env.errors import ConfigError
 from grepseek_env.tasks.registry import resolve_corpus
 
 if TYPE_CHECKING:
-    import os
-
     from grepseek_env.types import SearchBackend
 
 __all__ = ["open_backend", "open_corpus"]
 
 
-def open_corpus(corpus: str | os.PathLike[str] | CorpusStore, *, progress: bool = False) -> CorpusStore:
+def open_corpus(corpus: str | PathLike[str] | CorpusStore, *, progress: bool = False) -> CorpusStore:
     """Opens a corpus, preparing it first where that has not been done.
 
     Args:
@@ -30,9 +30,12 @@ def open_corpus(corpus: str | os.PathLike[str] | CorpusStore, *, progress: bool 
     Raises:
         CorpusNotFound: nothing of this path or name exists.
         CorpusInvalid: the file cannot be used; names the line.
+        ConfigError: `corpus` is none of these.
     """
     if isinstance(corpus, CorpusStore):
         return corpus
+    if not isinstance(corpus, (str, PathLike)):
+        raise ConfigError(f"corpus is {corpus!r}; it must be a path, a CorpusStore or a name such as 'world:tiny'")
     path = Path(corpus)
     if not path.exists() and isinstance(corpus, str):
         path = resolve_corpus(corpus, progress=progress)
@@ -40,12 +43,12 @@ def open_corpus(corpus: str | os.PathLike[str] | CorpusStore, *, progress: bool 
 
 
 def open_backend(
-    corpus: str | os.PathLike[str] | CorpusStore = "world:tiny",
+    corpus: str | PathLike[str] | CorpusStore = "world:tiny",
     mode: str = "auto",
     *,
     limits: Limits | None = None,
     slices: int | None = None,
-    daemon: bool | str | os.PathLike[str] | None = None,
+    daemon: bool | str | PathLike[str] | None = None,
     progress: bool = False,
 ) -> SearchBackend:
     """Opens a corpus and the engine that runs commands over it: a running daemon's if one serves it, else its own.
@@ -69,7 +72,11 @@ def open_backend(
         EngineFault: no daemon can be reached where one was asked for.
         ProgramMissing: a program of the command language is not installed.
     """
-    limits = limits or Limits()
+    if not isinstance(mode, str):
+        raise ConfigError(f"mode is {mode!r}; it must be a name such as 'auto'")
+    if slices is not None and (isinstance(slices, bool) or not isinstance(slices, int)):
+        raise ConfigError(f"slices is {slices!r}; it must be a whole number, or None for one a core")
+    limits = Limits() if limits is None else limits
     store = open_corpus(corpus, progress=progress)
     if daemon is not False:
         address = default_socket(store.digest).path if daemon is True else daemon

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -20,9 +21,9 @@ __all__ = ["EnvConfig", "Limits", "RewardConfig", "closest", "from_dict"]
 T = TypeVar("T")
 
 
-def closest(word: str, known: Sequence[str]) -> str:
+def closest(word: object, known: Sequence[str]) -> str:
     """Returns " (did you mean 'x'?)" for a near miss, else an empty string."""
-    near = difflib.get_close_matches(word, known, n=1)
+    near = difflib.get_close_matches(word, known, n=1) if isinstance(word, str) else []
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 
@@ -41,15 +42,23 @@ def from_dict(cls: type[T], values: Mapping[str, Any]) -> T:
     return cls(**values)
 
 
-def _check(owner: object, name: str, *, minimum: float | None = None, choices: Sequence[object] = ()) -> None:
+def _check(owner: object, name: str, *, choices: Sequence[object] = (), kind: type | None = None) -> None:
     value = getattr(owner, name)
     label = f"{type(owner).__name__}.{name}"
     if choices and value not in choices:
         raise ConfigError(f"{label} is {value!r}; it must be one of {', '.join(map(repr, choices))}")
-    if minimum is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= minimum:
-        raise ConfigError(f"{label} is {value!r}; it must be a number of at least {minimum}")
+    if kind is not None and not isinstance(value, kind):
+        raise ConfigError(f"{label} is {value!r}; it must be a {kind.__name__}")
+
+
+def _check_number(owner: object, name: str, minimum: float, *, whole: bool = True, finite: bool = True) -> None:
+    """Checks a number; a fraction where a count is meant would fail later, in the middle of an episode."""
+    value = getattr(owner, name)
+    kinds = (int,) if whole else (int, float)
+    fits = isinstance(value, kinds) and not isinstance(value, bool) and value >= minimum
+    if not fits or (finite and not math.isfinite(value)):
+        noun = "a whole number" if whole else "a number"
+        raise ConfigError(f"{type(owner).__name__}.{name} is {value!r}; it must be {noun} of at least {minimum}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +83,13 @@ class Limits:
     stderr_bytes: int = 16 << 10
 
     def __post_init__(self) -> None:
-        _check(self, "command_timeout", minimum=0.001)
+        _check_number(self, "command_timeout", 0.001, whole=False, finite=False)
         if self.cpu_seconds is not None:
-            _check(self, "cpu_seconds", minimum=1)
-        _check(self, "memory_bytes", minimum=64 << 20)
-        _check(self, "temp_file_bytes", minimum=0)
-        _check(self, "open_files", minimum=16)
-        _check(self, "stderr_bytes", minimum=256)
+            _check_number(self, "cpu_seconds", 1)
+        _check_number(self, "memory_bytes", 64 << 20)
+        _check_number(self, "temp_file_bytes", 0)
+        _check_number(self, "open_files", 16)
+        _check_number(self, "stderr_bytes", 256)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +112,7 @@ class RewardConfig:
     def __post_init__(self) -> None:
         _check(self, "metric", choices=("f1", "em"))
         _check(self, "format", choices=("bonus", "gate", "off"))
-        _check(self, "format_weight", minimum=0)
+        _check_number(self, "format_weight", 0, whole=False)
 
     @classmethod
     def preset(cls, name: str) -> RewardConfig:
@@ -143,6 +152,8 @@ class EnvConfig:
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
-        _check(self, "max_turns", minimum=1)
-        _check(self, "max_observation_tokens", minimum=1)
-        _check(self, "max_observation_chars", minimum=1)
+        _check_number(self, "max_turns", 1)
+        _check_number(self, "max_observation_tokens", 1)
+        _check_number(self, "max_observation_chars", 1)
+        _check(self, "reward", kind=RewardConfig)
+        _check(self, "limits", kind=Limits)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,16 +17,17 @@ from grepseek_env.observation import load_tokenizer
 from grepseek_env.render import render_trajectory
 from grepseek_env.spaces import FreeText
 from grepseek_env.tasks import load_question_set
+from grepseek_env.types import SearchBackend
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from grepseek_env.corpus.store import CorpusStore
     from grepseek_env.reward import RewardFunction
     from grepseek_env.tasks import QuestionSet
     from grepseek_env.trajectory import Trajectory
-    from grepseek_env.types import CommandResult, Question, SearchBackend
+    from grepseek_env.types import CommandResult, Question
 
 __all__ = ["DEFAULT_CORPUS", "GrepSeekEnv", "QuestionStream", "make_rules"]
 
@@ -48,7 +50,9 @@ def make_rules(
     Raises:
         ConfigError: an option has a value that cannot work.
     """
-    limits = limits or Limits()
+    limits = Limits() if limits is None else limits
+    if not isinstance(limits, Limits):
+        raise ConfigError(f"limits is {limits!r}; it must be a Limits record")
     if command_timeout is not None:
         limits = replace(limits, command_timeout=command_timeout)
     function: RewardFunction | None = None
@@ -171,8 +175,12 @@ class GrepSeekEnv(gymnasium.Env[str, str]):
         )
         self.question_set = load_question_set(questions, corpus=corpus, split=split)
         self._stream = QuestionStream(self.question_set, shuffle=shuffle)
+        if backend is not None and not isinstance(backend, SearchBackend):
+            raise ConfigError(f"backend is {backend!r:.200}; it must be a SearchBackend, as open_backend() makes them")
         self._owns_backend = backend is None
-        self.backend = backend or open_backend(corpus, mode, limits=self.rules.config.limits, slices=slices)
+        self.backend = (
+            open_backend(corpus, mode, limits=self.rules.config.limits, slices=slices) if backend is None else backend
+        )
         self._timing = timing
         self._episode: Episode | None = None
         self._printed = 0
@@ -215,6 +223,8 @@ class GrepSeekEnv(gymnasium.Env[str, str]):
         super().reset(seed=seed)
         if seed is not None:
             self._stream.restart()
+        if options is not None and not isinstance(options, Mapping):
+            raise ConfigError(f"reset options are {options!r}; they must be a dict such as {{'question_id': ID}}")
         options = dict(options or {})
         wanted = options.pop("question_id", None)
         if options:

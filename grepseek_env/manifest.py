@@ -70,9 +70,9 @@ def check_resume(path: Path, manifest: Mapping[str, Any]) -> bool:
         return False
     try:
         old = json.loads(path.read_bytes())
-    except ValueError as e:
-        raise ConfigError(f"{path} is no manifest ({e}); choose another output folder or remove it") from e
-    theirs = {**old.get("settings", {}), "corpus_digest": old.get("corpus_digest")}
+        theirs = {**old["settings"], "corpus_digest": old["corpus_digest"]}
+    except (ValueError, TypeError, KeyError, RecursionError) as e:
+        raise ConfigError(f"{path} is no manifest of a run ({e!r}); choose another output folder or remove it") from e
     ours = {**manifest["settings"], "corpus_digest": manifest["corpus_digest"]}
     for key in sorted(theirs.keys() | ours.keys()):
         if theirs.get(key) != ours.get(key):

@@ -6,10 +6,12 @@ the file is opened again, so an interrupted run can go on.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal
 
 from grepseek_env.errors import TrajectoryError
@@ -144,14 +146,50 @@ class Trajectory:
             raw = json.loads(line)
         except json.JSONDecodeError as e:
             raise TrajectoryError(f"not JSON: {e.msg} at character {e.pos}") from e
+        except (ValueError, RecursionError) as e:  # a number of thousands of digits, brackets a thousand deep
+            raise TrajectoryError(f"not JSON that can be read: {e}") from e
         if not isinstance(raw, dict) or raw.pop("schema", None) != SCHEMA:
             raise TrajectoryError(f"no record of schema {SCHEMA!r}; was the file written by another version?")
         try:
             turns = tuple(Turn(**turn) for turn in raw.pop("turns"))
             golden = tuple(raw.pop("golden_answers"))
-            return cls(turns=turns, golden_answers=golden, **raw)
+            made = cls(turns=turns, golden_answers=golden, **raw)
         except (TypeError, KeyError, AttributeError) as e:
             raise TrajectoryError(f"fields do not fit schema {SCHEMA!r}: {e}") from e
+        for record, kinds in ((made, _FIELDS), *((turn, _TURN_FIELDS) for turn in turns)):
+            for name, kind in kinds.items():
+                if not isinstance(value := getattr(record, name), kind):
+                    raise TrajectoryError(f"fields do not fit schema {SCHEMA!r}: {name} is {value!r:.80}")
+        if not all(isinstance(answer, str) for answer in golden):
+            raise TrajectoryError(f"fields do not fit schema {SCHEMA!r}: golden_answers is {golden!r:.80}")
+        return made
+
+
+_TEXT_OR_NONE = (str, NoneType)
+_FIELDS: Mapping[str, type | tuple[type, ...]] = {
+    "question_id": str,
+    "question": str,
+    "action_format": str,
+    "system_prompt": str,
+    "prompt": str,
+    "finish_reason": str,
+    "answer": _TEXT_OR_NONE,
+    "reward": (int, float),
+    "reward_valid": bool,
+    "breakdown": dict,
+    "error": _TEXT_OR_NONE,
+    "metadata": dict,
+}
+_TURN_FIELDS: Mapping[str, type | tuple[type, ...]] = {
+    "text": str,
+    "kind": str,
+    "observation": str,
+    "command": _TEXT_OR_NONE,
+    "exit_code": (int, NoneType),
+    "output_truncated": bool,
+    "timed_out": bool,
+    "refused": _TEXT_OR_NONE,
+}
 
 
 def read_trajectories(path: str | os.PathLike[str]) -> Iterator[Trajectory]:
@@ -178,12 +216,26 @@ class TrajectoryWriter:
     """Appends trajectories to a file, a whole line at a time.
 
     An unfinished last line, left by a crash or a full disk, is cut off when the file is opened and when a write fails.
+    One writer at a time has the file: two would write over each other's lines.
+
+    Raises:
+        TrajectoryError: another writer has the file.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.close()
+            raise TrajectoryError(
+                f"{self.path} is being written by another run; wait until it has ended, or choose another folder"
+            ) from None
+        except OSError:
+            self.close()
+            raise
         self._end = self._whole_lines()
         os.ftruncate(self._fd, self._end)
 

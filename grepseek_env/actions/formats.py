@@ -211,7 +211,7 @@ def get_action_format(name: str) -> ActionFormat:
     """
     try:
         return ACTION_FORMATS[name]
-    except KeyError:
+    except (KeyError, TypeError):  # TypeError: what cannot be a key, such as a list
         known = ", ".join(map(repr, ACTION_FORMATS))
         raise ConfigError(
             f"action_format is {name!r}{closest(name, list(ACTION_FORMATS))}; it must be one of {known}"

@@ -145,10 +145,15 @@ class Sidecar:
     def recognise(cls, folder: Path) -> Sidecar | None:
         """Returns the sidecar that `folder` is, or whose view it is; else None."""
         own = cls(folder)
-        if folder.is_dir() and (own.manifest.is_file() or own.journal.is_file() or folder.name.endswith(_SUFFIX)):
+        if folder.is_dir() and (folder.name.endswith(_SUFFIX) or own._is_marked()):
             return own
         around = cls(folder.parent)
-        return around if folder.name == around.view.name and around.manifest.is_file() else None
+        return around if folder.name == around.view.name and around._is_marked() else None
+
+    def _is_marked(self) -> bool:
+        """Whether it holds what only a builder leaves: users' own folders may have a manifest.json or a journal too."""
+        finished = self.manifest.is_file() and self.view.is_dir()
+        return self.lock.is_file() and (finished or self.journal.is_file())
 
     @property
     def manifest(self) -> Path:

@@ -64,7 +64,7 @@ class QuestionSet(Sequence[Question]):
     def __repr__(self) -> str:
         return f"QuestionSet({self.name!r}, {len(self)} questions)"
 
-    def by_id(self, question_id: str) -> Question:
+    def by_id(self, question_id: object) -> Question:
         """Returns the question with this id.
 
         Raises:
@@ -72,7 +72,7 @@ class QuestionSet(Sequence[Question]):
         """
         if self._places is None:
             self._places = {question.id: place for place, question in enumerate(self)}
-        if question_id not in self._places:
+        if not isinstance(question_id, str) or question_id not in self._places:
             first = ", ".join(repr(key) for key in list(self._places)[:3])
             raise ConfigError(f"{self.name}: no question has id {question_id!r}; ids look like {first}")
         return self[self._places[question_id]]
@@ -135,6 +135,8 @@ def questions_from_records(records: Iterable[object], name: str = "questions") -
     Raises:
         QuestionsError: one of them is malformed, or an id occurs twice; names its index.
     """
+    if not isinstance(records, Iterable):
+        raise QuestionsError(f"{name} is {_show(records)}; it must be a path, a name or a list of dicts")
     questions = _checked((f"{name}[{index}]", record) for index, record in enumerate(records))
     if not questions:
         raise QuestionsError(f"{name}: no questions in it")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,9 +12,12 @@ from grepseek_env.commands import parse
 from grepseek_env.errors import CommandRefused
 from tests.support.bash_argv import bash_argv
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 @pytest.mark.parametrize("key", ["-k1R", "-k 1,1R", "--key=2R,3", "-k 1.1Rb", "-uk2nR", "--k 3R"])
-def test_a_sort_key_in_random_order_is_refused_like_sort_R(key: str) -> None:
+def test_a_sort_key_in_random_order_is_refused_like_that_flag(key: str) -> None:
     with pytest.raises(CommandRefused, match="random order"):
         parse(f"sort {key} corpus.jsonl | head -n 2")
 
@@ -77,7 +80,7 @@ def test_other_line_breaks_are_still_refused(command: str) -> None:
 
 
 @pytest.mark.parametrize("flag", ["-R", "-Rn", "-iR", "--dereference-recursive"])
-def test_grep_R_searches_the_folder_like_grep_r(flag: str) -> None:
+def test_grep_with_capital_r_searches_the_folder_too(flag: str) -> None:
     assert parse(f"grep {flag} Ulm .").stages[0].given("--recursive")  # what the planner asks for
 
 
