@@ -209,6 +209,7 @@ class Connection:
 
     def _forget(self, call: Call) -> None:
         """Removes a request; if now nobody reads, another waiter does."""
+        was_reader = call.turn
         with self._lock:
             self._calls.pop(call.id, None)
             if call.turn:
@@ -217,6 +218,8 @@ class Connection:
                 following = next((each for each in self._calls.values() if each.answer is None), None)
                 if following is not None:
                     following.woken.set()
+        if was_reader:
+            self._release()
 
     def _read(self) -> None:
         data = self._socket.recv(_READ_BYTES)
@@ -244,7 +247,19 @@ class Connection:
             self._lost = why
             waiting = list(self._calls.values())
         with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)  # wakes a thread that reads, which close alone does not
-        self._socket.close()
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes whoever reads or sends, which closing would not
+        self._release()
         for call in waiting:
             call.woken.set()
+
+    def _release(self) -> None:
+        """Closes a lost connection when nobody is using its descriptor.
+
+        Its number is given away again at once: a thread on the way into a read would then wait for somebody else's
+        bytes.
+        """
+        with self._lock:
+            if not self._lost or self._reading:
+                return  # whoever reads comes here when it stops
+        with self._send_lock:
+            self._socket.close()

@@ -264,6 +264,8 @@ def storm(daemon: Spawned, corpus: Path, view: Path, *, clients: int, seconds: f
     pid = daemon.pid
     with DaemonClient(daemon.address) as client:
         client.run_many(commands()[:20])
+        before = client.status()["connections"]["accepted"]
+    opened: list[int] = []
     eventually(lambda: len(os.listdir(f"/proc/{pid}/task")) > 1, "it has its threads")  # noqa: PTH208 - names only
     wrong: list[object] = []
     until = time.monotonic() + seconds
@@ -274,6 +276,7 @@ def storm(daemon: Spawned, corpus: Path, view: Path, *, clients: int, seconds: f
         try:
             while time.monotonic() < until and not wrong:
                 with DaemonClient(daemon.address) as client:
+                    opened.append(number)
                     for _ in range(20):
                         (command, budget), expected = items[at % len(items)]
                         at += 31
@@ -300,6 +303,7 @@ def storm(daemon: Spawned, corpus: Path, view: Path, *, clients: int, seconds: f
     with DaemonClient(daemon.address) as client:
         status = client.status()
     assert (status["clients"], status["running"], status["queued"], status["outbox_bytes"]) == (1, 0, 0, 0)
+    assert status["connections"]["accepted"] == before + len(opened) + 1  # nobody waited in vain and came again
     assert descendants(pid) == set()
 
 

@@ -25,6 +25,7 @@ from tests.support.daemons import FOREVER, Served, eventually, serving, working_
 from tests.support.processes import descriptors, linux_only
 
 if TYPE_CHECKING:
+    import socket
     from pathlib import Path
 
 WELL = CommandResult(b"corpus.jsonl\n", b"", 0)
@@ -146,6 +147,52 @@ def test_closing_stops_what_runs(served: Served, store: CorpusStore) -> None:
         thread.join()
     assert [type(each) for each in caught] == [BackendClosed] * 3
     eventually(lambda: not working_in(store.view), "nothing is left")
+
+
+class SlowSocket:
+    """A socket whose reader takes its time on the way into the read."""
+
+    def __init__(self, real: socket.socket) -> None:
+        self.real = real
+        self.entered, self.go = threading.Event(), threading.Event()
+        self.closed = False
+
+    def recv(self, size: int) -> bytes:
+        self.entered.set()
+        assert self.go.wait(30)
+        assert not self.closed, "its number may be another connection's by now"
+        return self.real.recv(size)
+
+    def close(self) -> None:
+        self.closed = True
+        self.real.close()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.real, name)
+
+
+def test_a_descriptor_is_not_closed_while_it_is_read(client: DaemonClient) -> None:
+    connection = client._connection
+    assert connection is not None
+    slow = SlowSocket(connection._socket)
+    connection._socket = slow  # type: ignore[assignment]
+    caught: list[Exception] = []
+
+    def use() -> None:
+        try:
+            client.run("ls")
+        except BackendClosed as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    assert slow.entered.wait(30)
+    client.close()
+    assert not slow.closed
+    slow.go.set()
+    thread.join()
+    assert slow.closed
+    assert [type(each) for each in caught] == [BackendClosed]
 
 
 @linux_only
