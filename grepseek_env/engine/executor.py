@@ -226,6 +226,16 @@ class Chain:
             return True
         return process.returncode is not None
 
+    def code(self, number: int) -> int:
+        """Returns the exit code of a program that `has_ended`, 128 + s for death by signal s; 0 if others took it."""
+        process = self.processes[number]
+        if process.returncode is None and _HAS_WAITID:
+            with contextlib.suppress(ChildProcessError):
+                found = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                if found is not None:
+                    return found.si_status + 128 * (found.si_code != os.CLD_EXITED)
+        return _shell_code(process.returncode or 0)
+
     def stop(self) -> None:
         """Kills every program that still runs, with all it may have started, and takes every exit status.
 
@@ -259,7 +269,7 @@ class Chain:
 
     def codes(self) -> list[int]:
         """Returns the exit codes after `stop`, 128 + s for death by signal s."""
-        return [code if code >= 0 else 128 - code for code in (process.returncode for process in self.processes)]
+        return [_shell_code(process.returncode) for process in self.processes]
 
     def close(self) -> None:
         """Closes all descriptors that are left."""
@@ -349,6 +359,10 @@ class _Run:
         return got
 
 
+def _shell_code(status: int) -> int:
+    return status if status >= 0 else 128 - status
+
+
 def drain(handles: Iterable[int], read: Callable[[int], int]) -> None:
     """Calls `read` for each pipe until it is empty or as much was read as a pipe holds."""
     for handle in handles:
@@ -364,8 +378,9 @@ def milliseconds(seconds: float, *, can_wait: bool) -> int:
     return math.ceil(min(seconds * 1000, _LONGEST_WAIT_MS if can_wait else _LOOK_AGAIN_MS))
 
 
-def widen(handle: int, size: int = LARGE_READ) -> None:
-    """Makes room for `size` bytes in a pipe, where that is possible."""
+def widen(handle: int, size: int = LARGE_READ) -> int:
+    """Makes room for `size` bytes in a pipe, where that is possible; returns how much there is, as far as known."""
     if _SET_PIPE_SIZE is not None:
         with contextlib.suppress(OSError):  # not allowed, or this user's share of pipe memory is used up
-            fcntl.fcntl(handle, _SET_PIPE_SIZE, size)
+            return int(fcntl.fcntl(handle, _SET_PIPE_SIZE, size))
+    return SMALL_READ

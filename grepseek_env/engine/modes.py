@@ -23,6 +23,7 @@ from grepseek_env.engine.scheduler import SCHEDULER
 from grepseek_env.engine.sequential import explain_sequential
 from grepseek_env.engine.sliced import run_sliced
 from grepseek_env.engine.worker import Corpus
+from grepseek_env.errors import SpawnFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -144,7 +145,7 @@ class SlicedRunner:
         with HeldSignals() as signals, SCHEDULER.admit(signals, cancels) as grant:
             deadline = time.monotonic() + timeout
             if isinstance(planned, Sliced) and not self._why_not(planned) and self._has_room(grant.widen):
-                file = os.open(engine.corpus, os.O_RDONLY | os.O_CLOEXEC)
+                file = _open(engine.corpus)
                 try:
                     parts = self._parts(planned, file)
                     corpus = Corpus(
@@ -176,7 +177,7 @@ class SlicedRunner:
         if why := self._why_not(planned):
             once = explain_sequential(pipeline, engine.sandbox)
             return f"one pass over the corpus: {why}\n{once}\non slices it would be\n{text}"
-        file = os.open(engine.corpus, os.O_RDONLY | os.O_CLOEXEC)
+        file = _open(engine.corpus)
         try:
             parts = self._parts(planned, file)
         finally:
@@ -230,6 +231,13 @@ class SlicedRunner:
         else:
             chosen = _layout(file, size, self._at_once, early=planned.early)
         return [Part(number, start, end) for number, (start, end) in enumerate(ranges(chosen, size))]
+
+
+def _open(corpus: Path) -> int:
+    try:
+        return os.open(corpus, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise SpawnFailed(f"the corpus cannot be opened: {error}") from error
 
 
 def _layout(file: int, size: int, at_once: int, *, early: bool) -> tuple[int, ...]:

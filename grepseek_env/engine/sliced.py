@@ -304,6 +304,8 @@ class _Merging(_Run):
         self.fill()
         while self.waiting or not all(worker.has_sorted for worker in self.workers):
             self.pump()
+            if not all(worker.still_counts() for worker in self.workers):
+                raise _OnlyWhole
         outputs = [out for out in (worker.hand_over() for worker in self.workers) if out is not None]
         after = self.after = self.reading(outputs)
         after.start(self.sandbox, self.environment, self.timeout, outputs)

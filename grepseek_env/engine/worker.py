@@ -160,15 +160,23 @@ class Worker:
             self._feed.end()
             if self._feed.fault:
                 raise EngineFault(f"a slice was not read in full: {self._feed.fault}")
-        last = len(self._argvs) - 1
-        for number, (argv, code) in enumerate(zip(self._argvs, self.chain.codes(), strict=True)):
-            if number in self.chain.killed or (code == _PIPE_CLOSED and (self._sorts or number < last)):
-                continue
-            if code == KILLED:
-                raise EngineFault(f"{argv[0]} was killed from outside while it ran on a slice: too little memory?")
-            if failed(argv, code):
-                return False
-        return True
+        ended = [number for number in range(len(self._argvs)) if number not in self.chain.killed]
+        return all(self._went_well(number) for number in ended)
+
+    def still_counts(self) -> bool:
+        """Returns whether no program has failed so far.
+
+        Raises:
+            EngineFault: a program was killed from outside.
+        """
+        return all(self._went_well(number) for number in range(len(self._argvs)) if number not in self._running)
+
+    def _went_well(self, number: int) -> bool:
+        argv, code = self._argvs[number], self.chain.code(number)
+        if code == KILLED:
+            raise EngineFault(f"{argv[0]} was killed from outside while it ran on a slice: too little memory?")
+        closed = code == _PIPE_CLOSED and (self._sorts or number < len(self._argvs) - 1)
+        return closed or not failed(argv, code)
 
     def messages(self) -> tuple[bytes, ...]:
         """Returns what each program, all of which have ended, wrote on stderr."""
