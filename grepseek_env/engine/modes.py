@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 
     from grepseek_env.commands import Pipeline
     from grepseek_env.corpus.facts import CorpusFacts
+    from grepseek_env.engine.combiners import Base
     from grepseek_env.engine.executor import Cancellation
     from grepseek_env.engine.sandbox import Sandbox
+    from grepseek_env.engine.scheduler import Grant
     from grepseek_env.types import CommandResult
 
 __all__ = ["FEEDINGS", "MODES", "Engine", "Runner", "SequentialRunner", "SlicedRunner"]
@@ -145,18 +147,8 @@ class SlicedRunner:
         with HeldSignals() as signals, SCHEDULER.admit(signals, cancels) as grant:
             deadline = time.monotonic() + timeout
             if isinstance(planned, Sliced) and not self._why_not(planned) and self._has_room(grant.widen):
-                file = _open(engine.corpus)
-                try:
-                    parts = self._parts(planned, file)
-                    corpus = Corpus(
-                        engine.corpus, file, engine.facts.bytes,
-                        lambda number: (self._lines.before(file, parts[number].start), parts[number].start),
-                    )  # fmt: skip
-                    bounds = Bounds(timeout, max_output_bytes, cancels, signals)
-                    result = run_sliced(planned, parts, corpus, engine.sandbox, grant, bounds, at_once=self._at_once)
-                finally:
-                    os.close(file)
-                if result is not None:
+                bounds = Bounds(timeout, max_output_bytes, cancels, signals)
+                if (result := self._on_slices(planned, grant, bounds)) is not None:
                     return result
             return execute(
                 pipeline.argv,
@@ -166,6 +158,23 @@ class SlicedRunner:
                 cancels=cancels,
                 signals=signals,
             )
+
+    def _on_slices(self, planned: Sliced, grant: Grant, bounds: Bounds) -> CommandResult | None:
+        """Returns the result; None if only one pass can give it, or there is only one slice."""
+        engine = self._engine
+        file = _open(engine.corpus)
+
+        def bases(number: int) -> Base:
+            return self._lines.before(file, parts[number].start), parts[number].start
+
+        try:
+            parts = self._parts(planned, file)
+            if len(parts) < 2 and engine.cuts is None:  # such as one endless line
+                return None
+            corpus = Corpus(engine.corpus, file, engine.facts.bytes, bases)
+            return run_sliced(planned, parts, corpus, engine.sandbox, grant, bounds, at_once=self._at_once)
+        finally:
+            os.close(file)
 
     def explain(self, pipeline: Pipeline) -> str:
         """Shows the plan, the slices, or why there are none."""
