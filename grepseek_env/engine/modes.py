@@ -44,7 +44,7 @@ FEEDINGS: tuple[Feeding, ...] = ("auto", "file", "pipe")
 
 _MOST_MERGED = 16  # sort's own limit without temporary files
 _SMALLEST = 4 << 20  # a slice smaller than this costs more to start than it saves
-_FIRST = 32 << 20  # what is read before the rest where the first lines may decide
+_FIRST = 64 << 20  # what is read before the rest where the first lines may decide
 _LARGEST = 256 << 20
 _ROUNDS = 4  # slices a core, so that cores that are slower at the moment get fewer
 _WORTH_IT = {"auto": 32 << 20, "sliced": 2 * _SMALLEST}  # bytes of a corpus from which on it is sliced

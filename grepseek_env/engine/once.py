@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from grepseek_env.engine.executor import LARGE_READ, Chain, drain, widen
 from grepseek_env.engine.feed import held_pipe, no_fork, release
 from grepseek_env.engine.loop import Decided
-from grepseek_env.engine.worker import KILLED
+from grepseek_env.engine.worker import KILLED, PIPE_CLOSED
 from grepseek_env.errors import EngineFault, SpawnFailed
 
 if TYPE_CHECKING:
@@ -151,6 +151,20 @@ class Once:
     def first_read_everything(self) -> bool:
         """After `stop`: whether the first program ended well and by itself."""
         return self._chain.codes()[0] == 0 and 0 not in self._chain.killed
+
+    @property
+    def first_failed(self) -> bool:
+        """After `stop`: whether the first program ended by itself before it had done all that was wanted.
+
+        Raises:
+            EngineFault: it was killed from outside.
+        """
+        code = self._chain.codes()[0]
+        if 0 in self._chain.killed:
+            return False
+        if code == KILLED:
+            raise EngineFault(f"{self._argvs[0][0]} was killed from outside: too little memory?")
+        return code not in {0, PIPE_CLOSED}
 
     def exit_code(self) -> int:
         """Returns the last program's, after `stop`.

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run_sliced"]
 
-_NARROW_SECONDS = 0.02  # how long the first slice may decide alone
+_NARROW_SECONDS = 0.05  # how long the first slice may decide alone
 _MOST_HELD = 256 << 20  # output of all slices that waits, before another is started
 # What messages say about places in a stream, which are others on a slice.
 _PLACES = (b"FNR=", b"(standard input)", b"<stdin>", b"-:")
@@ -313,6 +313,8 @@ class _Merging(_Run):
             worker.close_out()
         after.finish(self.pump)
         after.stop()
+        if after.first_failed:  # bad keys, say; that a slice's sort failed too may not show yet
+            raise _OnlyWhole
         while after.first_read_everything and not all(worker.ended for worker in self.workers):
             self.pump()
         for worker in self.workers:

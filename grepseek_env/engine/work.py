@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 __all__ = ["copies", "stops_early", "work_of"]
 
 _PLAIN = re.compile(r"[^\\.^$|?*+()\[\]{}\n]{2,}")
+_NOT_LITERAL = re.compile(r"\[\^?\]?[^\]]*\]|\\.")  # classes and escapes
+_OPTIONAL = re.compile(r"(?:\([^()]*\)|.)[?*{]")
+_RUN = re.compile(r"[^.^$?*+(){}\n]{3,}")
 _CHEAP_COUNTS = frozenset({"-l", "-c"})
 
 
@@ -46,7 +49,18 @@ def _finds_literals(stage: Stage) -> bool:
     patterns += [o.value for o in stage.operands if o.kind is OperandKind.PATTERN]
     if stage.given("-F"):
         return all(patterns)
-    return all(_PLAIN.fullmatch(pattern) for pattern in patterns)
+    return all(
+        _PLAIN.fullmatch(branch) or _needs_literal(branch) for pattern in patterns for branch in _branches(pattern)
+    )
+
+
+def _branches(pattern: str) -> list[str]:
+    return _NOT_LITERAL.sub(".", pattern).split("|")
+
+
+def _needs_literal(branch: str) -> bool:
+    """Returns whether rg is likely to look for a literal first: it did 6 GB/s then, as with the literal alone."""
+    return _RUN.search(_OPTIONAL.sub(".", branch)) is not None
 
 
 def stops_early(stages: Sequence[Stage]) -> bool:

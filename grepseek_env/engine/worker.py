@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from grepseek_env.engine.plan import Argv
     from grepseek_env.engine.sandbox import Sandbox
 
-__all__ = ["KILLED", "Corpus", "Worker"]
+__all__ = ["KILLED", "PIPE_CLOSED", "Corpus", "Worker"]
 
-KILLED, _PIPE_CLOSED = 128 + 9, 128 + 13
+KILLED, PIPE_CLOSED = 128 + 9, 128 + 13
 
 _MOST_HELD = 32 << 20  # output that a slice may have waiting
 
@@ -175,7 +175,7 @@ class Worker:
         argv, code = self._argvs[number], self.chain.code(number)
         if code == KILLED:
             raise EngineFault(f"{argv[0]} was killed from outside while it ran on a slice: too little memory?")
-        closed = code == _PIPE_CLOSED and (self._sorts or number < len(self._argvs) - 1)
+        closed = code == PIPE_CLOSED and (self._sorts or number < len(self._argvs) - 1)
         return closed or not failed(argv, code)
 
     def messages(self) -> tuple[bytes, ...]:
