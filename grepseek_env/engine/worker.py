@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import array
 import contextlib
 import dataclasses
+import fcntl
 import os
 import select
+import termios
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -204,7 +207,7 @@ class Worker:
     def _ready(self, out: int) -> None:
         if self._sorts:
             self._loop.unwatch(out)
-            self.speaks = True
+            self.speaks = _holds_data(out)  # at its end without any, what counts is how the program ends
             return
         data = os.read(out, LARGE_READ)
         if not data:
@@ -220,6 +223,12 @@ class Worker:
         self._open = self._paused = False
         self._loop.unwatch(self.chain.out)
         self.chain.close_handle(self.chain.out)
+
+
+def _holds_data(pipe: int) -> bool:
+    waiting = array.array("i", [0])
+    fcntl.ioctl(pipe, termios.FIONREAD, waiting)
+    return waiting[0] > 0
 
 
 def _readable(handle: int) -> bool:
