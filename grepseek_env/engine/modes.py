@@ -212,6 +212,8 @@ class SlicedRunner:
             return "there is one core"
         if engine.facts.bytes < _WORTH_IT[self._mode]:
             return f"the corpus is smaller than {_WORTH_IT[self._mode] >> 20} MB"
+        if isinstance(planned.combiner, Merge) and all(argv[0] in {"cat", "sort"} for argv in planned.mapped):
+            return "sort uses all cores by itself, and sorts a file in more memory than it takes for a pipe"
         if planned.work == "scan":
             return "it is limited by memory, not by the processor"
         return ""

@@ -56,6 +56,8 @@ def test_sequential_says_what_it_starts(engine: Engine) -> None:
         ({"slices": 1}, CPU, "there is one core"),
         ({}, "rg -H Einstein corpus.jsonl", "the file's name matters and there are no slice files"),
         ({}, "sed -n 1p corpus.jsonl", "a line number"),
+        ({}, "sort -u corpus.jsonl | wc -l", "sort uses all cores by itself"),
+        ({}, "cat corpus.jsonl | sort", "sort uses all cores by itself"),
     ],
 )
 def test_the_reason_for_one_pass_is_told(engine: Engine, change: dict[str, int], command: str, reason: str) -> None:
