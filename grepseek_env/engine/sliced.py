@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run_sliced"]
 
-_NARROW_SECONDS = 0.05  # how long the first slice may decide alone
+_NARROW_SECONDS = 0.1  # how long the first slices may decide, one at a time
 _MOST_HELD = 256 << 20  # output of all slices that waits, before another is started
 # What messages say about places in a stream, which are others on a slice.
 _PLACES = (b"FNR=", b"(standard input)", b"<stdin>", b"-:")
@@ -112,7 +112,7 @@ class _Run(ABC):
         self.at_once = at_once
         self.loop = Loop(bounds)
         self.output = Output(bounds.max_output_bytes)
-        # Where the first output may be enough, the first slice gets a moment to decide alone.
+        # Where the first output may be enough, the first slices get a moment to decide alone.
         bounded = bounds.max_output_bytes is not None and not plan.tail and _streams(plan.combiner)
         self.early = plan.early or bounded
         self.waiting = deque(parts)
@@ -168,8 +168,8 @@ class _Run(ABC):
         self.fill()
 
     def alone(self) -> float:
-        """Returns for how many seconds from now the first slice runs alone."""
-        return self.loop.started + _NARROW_SECONDS - time.monotonic() if self.early and not self.codes else 0
+        """Returns for how many seconds from now slices run one at a time."""
+        return self.loop.started + _NARROW_SECONDS - time.monotonic() if self.early else 0
 
     def fill(self) -> None:
         """Starts slices, as many as there are cores and memory for."""
