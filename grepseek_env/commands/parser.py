@@ -23,7 +23,6 @@ MAX_BYTES = 8192
 
 PLAIN = re.compile(r"""[^\s'"\\$`|&;()<>#]+""")
 BLANK = re.compile(r"[ \t]+")
-BLANK_LINES = re.compile(r"[ \t\n]+")
 SINGLE = re.compile(r"[^']*")
 DOUBLE = re.compile(r"""[^"\\$`]+""")
 ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\[.*\])?\+?=", re.DOTALL)
@@ -123,7 +122,7 @@ class _Lexer:
                     if not char:
                         return stages
                     self.at += 1
-                    self._skip_blanks(lines=True)
+                    self._skip_blanks()
                     words, start = [], self.at
                 case "&" | ";" | "<" | ">" | "(" | ")" | "\n":
                     self._operator(char)
@@ -137,11 +136,9 @@ class _Lexer:
                 case _:
                     words.append(self._word(first=not words))
 
-    def _skip_blanks(self, *, lines: bool = False) -> None:
-        """Skips blanks; `lines`: line breaks too, which end nothing where a program has to follow."""
-        blank = BLANK_LINES if lines else BLANK
+    def _skip_blanks(self) -> None:
         while True:
-            if found := blank.match(self.text, self.at, self.end):
+            if found := BLANK.match(self.text, self.at, self.end):
                 self.at = found.end()
             elif self.text.startswith("\\\n", self.at, self.end):
                 self.at += 2

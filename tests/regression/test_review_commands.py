@@ -59,22 +59,14 @@ def test_globs_of_many_stars_match_as_in_bash(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        "rg -F Ulm corpus.jsonl |\n  head -n 3",
-        "rg -F Ulm corpus.jsonl | \n\n\t head -n 3 |\nwc -l",
-        "rg -F Ulm corpus.jsonl |\\\n\n wc -l\n",
+        "rg Ulm corpus.jsonl\n| head",
+        "rg Ulm corpus.jsonl |\n head",
+        "rg Ulm corpus.jsonl |\n",
+        "|\nhead",
+        "rg a |\n| wc",
     ],
 )
-def test_a_line_break_after_a_pipe_is_the_same_pipeline(command: str, tmp_path: Path) -> None:
-    view = tmp_path / "view"
-    view.mkdir()
-    (view / "corpus.jsonl").write_bytes(b"{}\n")
-    assert [parse(command).argv] == bash_argv([command], view)
-
-
-@pytest.mark.parametrize(
-    "command", ["rg Ulm corpus.jsonl\n| head", "rg Ulm corpus.jsonl |\n", "|\nhead", "rg a |\n| wc"]
-)
-def test_other_line_breaks_are_still_refused(command: str) -> None:
+def test_a_line_break_outside_quotes_is_refused_even_after_a_pipe(command: str) -> None:
     with pytest.raises(CommandRefused):
         parse(command)
 
