@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from grepseek_env.commands import parse
@@ -97,10 +98,12 @@ class Sliceable:
 
 
 def _same_messages(command: str, ours: CommandResult, bash: Outcome) -> bool:
-    """Compares messages; a program that is cancelled since the last one has ended may not come to write its own."""
-    mine, its = sorted(ours.stderr.splitlines()), sorted(bash.stderr.splitlines())
-    cancelled = "|" in command and (bash.exit_code > 1 or "head" in command)
-    return set(mine) <= set(its) if cancelled else mine == its
+    """Compares messages as bags of bytes: in bash several programs write into one another's lines.
+
+    A program that is cancelled since the last one has ended may not come to write its own.
+    """
+    mine, its = Counter(ours.stderr), Counter(bash.stderr)
+    return mine <= its if "|" in command else mine == its
 
 
 def _difference(command: str, ours: CommandResult, bash: Outcome) -> str:
