@@ -35,6 +35,7 @@ __all__ = [
     "CEILING",
     "Answer",
     "Contestant",
+    "Ready",
     "Runner",
     "ceiling",
     "default_names",
@@ -64,10 +65,23 @@ class Answer:
 
 
 class Runner(Protocol):
-    """A contestant that has been made ready."""
+    """What a contestant does with a command."""
 
     def __call__(self, command: str, timeout: float) -> Answer:
         """Runs one command over the corpus, `timeout` seconds at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A contestant that can run commands.
+
+    Attributes:
+        run: runs one.
+        files: what it reads beyond the corpus file itself.
+    """
+
+    run: Runner
+    files: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +95,7 @@ class Contestant:
     """
 
     name: str
-    open: Callable[[CorpusStore], AbstractContextManager[Runner]]
+    open: Callable[[CorpusStore], AbstractContextManager[Ready]]
     checked: bool = True
 
 
@@ -120,9 +134,10 @@ def _contestant(name: str) -> Contestant:
 
 
 @contextlib.contextmanager
-def _engine(store: CorpusStore, mode: str, slices: int | None, *, by_file: bool) -> Iterator[Runner]:
+def _engine(store: CorpusStore, mode: str, slices: int | None, *, by_file: bool) -> Iterator[Ready]:
+    files: tuple[Path, ...] = ()
     if by_file and slices is not None:
-        build_slices(store, slices)
+        files = tuple(each.file for each in build_slices(store, slices).files)
     feeding: Literal["file", "pipe"] = "file" if by_file else "pipe"
     # Without the result cache, which would answer all rounds but the first.
     with LocalBackend(store, mode=mode, slices=slices, feeding=feeding, cache_bytes=0) as backend:
@@ -131,11 +146,11 @@ def _engine(store: CorpusStore, mode: str, slices: int | None, *, by_file: bool)
             result = backend.run(command, timeout=timeout)
             return Answer(result.stdout, result.exit_code, result.timed_out)
 
-        yield run
+        yield Ready(run, files)
 
 
 @contextlib.contextmanager
-def _bash(store: CorpusStore) -> Iterator[Runner]:
+def _bash(store: CorpusStore) -> Iterator[Ready]:
     shell = shutil.which("bash")
     if shell is None:
         raise ConfigError("bash is not installed, and everything is compared with it: install it")
@@ -169,7 +184,7 @@ def _bash(store: CorpusStore) -> Iterator[Runner]:
                     raise
             return Answer(stdout, code if code >= 0 else 128 - code)
 
-        yield run
+        yield Ready(run)
 
 
 def _collect(process: subprocess.Popen[bytes], deadline: float) -> bytes:
@@ -206,12 +221,13 @@ def ceiling(cores: int, folder: Path) -> Contestant:
 
 
 @contextlib.contextmanager
-def _copies(store: CorpusStore, cores: int, folder: Path) -> Iterator[Runner]:
+def _copies(store: CorpusStore, cores: int, folder: Path) -> Iterator[Ready]:
     with contextlib.ExitStack() as stack:
         parts = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="parts-", dir=folder)))
-        backends = []
+        backends, files = [], []
         for file in split_corpus(store.corpus_file, cores, parts):
             part = stack.enter_context(CorpusStore.open(file))
+            files.append(part.corpus_file)
             backends.append(stack.enter_context(LocalBackend(part, mode="sequential", cache_bytes=0)))
         threads = stack.enter_context(ThreadPoolExecutor(len(backends), thread_name_prefix="grepseek-copy"))
 
@@ -221,7 +237,7 @@ def _copies(store: CorpusStore, cores: int, folder: Path) -> Iterator[Runner]:
             timed_out = any(result.timed_out for result in results)
             return Answer(b"".join(result.stdout for result in results), 0, timed_out)
 
-        yield run
+        yield Ready(run, tuple(files))
 
 
 def split_corpus(corpus: Path, parts: int, folder: Path) -> list[Path]:

@@ -15,7 +15,7 @@ from grepseek_env.errors import CorpusError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["OtherWork", "check_room", "machine", "memory_available", "read_all"]
+__all__ = ["OtherWork", "check_room", "load_afresh", "machine", "memory_available"]
 
 _READ = 8 << 20
 
@@ -95,9 +95,16 @@ def check_room(folder: Path, needed: int, what: str) -> None:
         )
 
 
-def read_all(files: Iterable[Path]) -> None:
-    """Reads files, so that the page cache holds them."""
+def load_afresh(files: Iterable[Path]) -> None:
+    """Reads files into the page cache anew, all in the same way, after dropping what it has of them.
+
+    How the cache holds a file matters as much as whether it does: rg, which maps its file, was four times faster on
+    pages that had just been read in one go than on those of a cache that had aged.
+    """
     for file in files:
         with file.open("rb", buffering=0) as stream:
+            if hasattr(os, "posix_fadvise"):
+                os.fsync(stream.fileno())  # unwritten pages would stay
+                os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             while stream.read(_READ):
                 pass

@@ -103,6 +103,7 @@ def measure(
     rounds: int,
     seed: int,
     timeout: float,
+    before_draw: Callable[[], object] = lambda: None,
     after_run: Callable[[str], object] = lambda _text: None,
 ) -> None:
     """Runs everything, adding to `measurement`.
@@ -116,6 +117,7 @@ def measure(
         rounds: how often each contestant runs each command.
         seed: decides the order within each round.
         timeout: seconds a command may run.
+        before_draw: makes the machine ready, once a draw.
         after_run: told what was just run.
 
     Raises:
@@ -123,6 +125,7 @@ def measure(
         EngineFault: a contestant failed; the same.
     """
     for draw_number, draw in enumerate(draws):
+        before_draw()
         words = {letter: word.text for letter, word in draw.items()}
         for runs in measurement.runs:
             number = runs.pipeline.number

@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from grepseek_env.backend import open_corpus
 from grepseek_env.bench.engine.contestants import ceiling, default_names, parse_contestants
-from grepseek_env.bench.engine.machine import OtherWork, check_room, machine, memory_available, read_all
+from grepseek_env.bench.engine.machine import OtherWork, check_room, load_afresh, machine, memory_available
 from grepseek_env.bench.engine.measure import Entrant, Measurement, PipelineRuns, measure, planned_runs
 from grepseek_env.bench.engine.pipelines import LETTERS, select_pipelines
 from grepseek_env.bench.engine.report import COLUMNS, results, table
@@ -29,7 +29,7 @@ from grepseek_env.tasks.world.bench import bench_path, generate_corpus
 from grepseek_env.tasks.world.config import parse_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from grepseek_env.bench.engine.contestants import Contestant
@@ -119,8 +119,10 @@ def bench_engine(options: EngineBench, command_line: Sequence[str] = ()) -> int:
         "lines": line_ranges(store.facts.lines),
         "draws": [{letter: dataclasses.asdict(word) for letter, word in draw.items()} for draw in draws],
     }
-    with _entrants(contestants, store) as entrants:
-        read_all([store.corpus_file])
+    with contextlib.ExitStack() as stack:
+        ready = [(contestant, stack.enter_context(contestant.open(store))) for contestant in contestants]
+        entrants = [Entrant(contestant, each.run) for contestant, each in ready]
+        files = dict.fromkeys((store.corpus_file, *(file for _, each in ready for file in each.files)))
         total = planned_runs(
             [runs.pipeline for runs in measurement.runs], contestants, draws=options.draws, rounds=options.rounds
         )
@@ -140,6 +142,7 @@ def bench_engine(options: EngineBench, command_line: Sequence[str] = ()) -> int:
                     rounds=options.rounds,
                     seed=options.seed,
                     timeout=options.timeout,
+                    before_draw=lambda: load_afresh(files),
                     after_run=after_run,
                 )
         except KeyboardInterrupt:
@@ -163,12 +166,6 @@ def _corpus(options: EngineBench) -> CorpusStore:
     if not store.facts.lines:
         raise CorpusInvalid(f"{store.path} is empty: there is nothing to measure")
     return store
-
-
-@contextlib.contextmanager
-def _entrants(contestants: Sequence[Contestant], store: CorpusStore) -> Iterator[list[Entrant]]:
-    with contextlib.ExitStack() as stack:
-        yield [Entrant(contestant, stack.enter_context(contestant.open(store))) for contestant in contestants]
 
 
 def _words(store: CorpusStore, options: EngineBench) -> list[Draw]:

@@ -34,20 +34,20 @@ def test_contestants_answer_as_the_oracle(store: CorpusStore, name: str) -> None
     from grepseek_env.engine.programs import open_programs
 
     (contestant,) = (c for c in parse_contestants((name,)) if c.name == name)
-    with contestant.open(store) as run:
+    with contestant.open(store) as ready:
         for command in COMMANDS:
             truth = oracle(command, store.view, open_programs().folder)
-            assert run(command, 60) == Answer(truth.stdout, truth.exit_code)
+            assert ready.run(command, 60) == Answer(truth.stdout, truth.exit_code)
 
 
 @pytest.mark.parametrize("name", ["bash", "sequential"])
 def test_time_outs_are_told(store: CorpusStore, name: str) -> None:
     (contestant,) = (c for c in parse_contestants((name,)) if c.name == name)
-    with contestant.open(store) as run:
-        answer = run("awk 'BEGIN { while (1) x++ }'", 0.2)
+    with contestant.open(store) as ready:
+        answer = ready.run("awk 'BEGIN { while (1) x++ }'", 0.2)
         assert answer.timed_out
         assert answer.exit_code is None
-        assert run("wc -l corpus.jsonl", 60) == Answer(b"1000 corpus.jsonl\n", 0)
+        assert ready.run("wc -l corpus.jsonl", 60) == Answer(b"1000 corpus.jsonl\n", 0)
 
 
 def test_bash_always_takes_part_and_comes_first() -> None:
@@ -82,12 +82,13 @@ def test_parts_are_whole_lines_and_all_of_them(store: CorpusStore, tmp_path: Pat
 def test_the_ceiling_runs_on_every_part_and_leaves_nothing(store: CorpusStore, tmp_path: Path) -> None:
     folder = tmp_path / "parts"
     folder.mkdir()
-    with ceiling(2, folder).open(store) as run:
-        assert list(folder.iterdir())
-        answer = run("wc -l corpus.jsonl", 60)
+    with ceiling(2, folder).open(store) as ready:
+        assert b"".join(file.read_bytes() for file in ready.files) == store.corpus_file.read_bytes()
+        assert all(folder in file.parents for file in ready.files)
+        answer = ready.run("wc -l corpus.jsonl", 60)
         counts = [int(line.split()[0]) for line in answer.stdout.splitlines()]
         assert len(counts) == 2
         assert sum(counts) == 1000
-        assert run("rg -F 'line' corpus.jsonl", 60).stdout == store.corpus_file.read_bytes()
-        assert run("awk 'BEGIN { while (1) x++ }'", 0.2).timed_out
+        assert ready.run("rg -F 'line' corpus.jsonl", 60).stdout == store.corpus_file.read_bytes()
+        assert ready.run("awk 'BEGIN { while (1) x++ }'", 0.2).timed_out
     assert not list(folder.iterdir())

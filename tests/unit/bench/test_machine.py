@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from grepseek_env.bench.engine import machine as module
-from grepseek_env.bench.engine.machine import OtherWork, check_room, machine, memory_available
+from grepseek_env.bench.engine.machine import OtherWork, check_room, load_afresh, machine, memory_available
 from grepseek_env.errors import CorpusError
 
 BURN = "import time; end = time.process_time() + {}\nwhile time.process_time() < end: pass"
@@ -43,6 +43,15 @@ def test_ones_own_programs_are_no_other_work(monkeypatch: pytest.MonkeyPatch) ->
 def test_what_is_unknown_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_busy_seconds", lambda: None)
     assert OtherWork().share() is None
+
+
+def test_files_are_read_afresh_and_left_as_they_are(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_bytes(name.encode() * 100_000)
+    load_afresh([tmp_path / "a", tmp_path / "b"])
+    assert (tmp_path / "a").read_bytes() == b"a" * 100_000
+    with pytest.raises(FileNotFoundError):
+        load_afresh([tmp_path / "c"])
 
 
 @pytest.mark.skipif(not Path("/proc/stat").exists(), reason="needs Linux's /proc")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from grepseek_env.bench.engine.contestants import BASH, CEILING, Answer, Contestant
+from grepseek_env.bench.engine.contestants import BASH, CEILING, Answer, Contestant, Ready
 from grepseek_env.bench.engine.measure import Entrant, Measurement, PipelineRuns, WrongAnswer, measure, planned_runs
 from grepseek_env.bench.engine.pipelines import LETTERS, PIPELINES, select_pipelines
 from grepseek_env.bench.engine.words import Word
@@ -18,7 +18,7 @@ DRAWS = [{letter: Word(f"{letter.lower()}{number}", 1) for letter in LETTERS} fo
 
 
 def entrant(name: str, run: Callable[[str, float], Answer], *, checked: bool = True) -> Entrant:
-    return Entrant(Contestant(name, lambda _store: contextlib.nullcontext(run), checked), run)
+    return Entrant(Contestant(name, lambda _store: contextlib.nullcontext(Ready(run)), checked), run)
 
 
 def honest(command: str, _timeout: float) -> Answer:
@@ -34,6 +34,7 @@ def run_all(entrants: list[Entrant], numbers: str = "8,9", rounds: int = 3) -> M
 def test_everything_is_run_as_often_as_planned() -> None:
     calls: list[str] = []
     ran: list[str] = []
+    at: list[int] = []
 
     def noted(command: str, timeout: float) -> Answer:
         calls.append(command)
@@ -41,7 +42,18 @@ def test_everything_is_run_as_often_as_planned() -> None:
 
     entrants = [entrant(BASH, noted), entrant("auto", noted), entrant(CEILING, noted, checked=False)]
     measurement = Measurement([PipelineRuns(pipeline) for pipeline in PIPELINES])
-    measure(measurement, entrants, DRAWS, rounds=2, seed=0, timeout=5.0, after_run=ran.append)
+    measure(
+        measurement,
+        entrants,
+        DRAWS,
+        rounds=2,
+        seed=0,
+        timeout=5.0,
+        before_draw=lambda: at.append(len(calls)),
+        after_run=ran.append,
+    )
+    first = planned_runs(PIPELINES, [e.contestant for e in entrants], draws=0, rounds=0)
+    assert at == [0, first + (len(calls) - first) // 2]
     contestants = [e.contestant for e in entrants]
     assert len(calls) == len(ran) == planned_runs(PIPELINES, contestants, draws=2, rounds=2)
     assert measurement.complete
