@@ -16,14 +16,25 @@ linux_only = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="re
 
 
 def children() -> set[int]:
-    """Returns the process ids of all children, zombies included."""
+    """Returns the process ids of all children, zombies included, but for multiprocessing's own helpers.
+
+    Those are started by whichever test first uses multiprocessing and stay until the test run ends.
+    """
     found: set[int] = set()
     for file in Path("/proc/self/task").glob("*/children"):
         try:
             found.update(map(int, file.read_text().split()))
         except FileNotFoundError:  # the thread ended meanwhile
             continue
-    return found
+    return {pid for pid in found if not _helps_multiprocessing(pid)}
+
+
+def _helps_multiprocessing(pid: int) -> bool:
+    try:
+        line = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except FileNotFoundError:
+        return False
+    return b"multiprocessing.resource_tracker" in line or b"multiprocessing.forkserver" in line
 
 
 def descriptors() -> set[str]:
