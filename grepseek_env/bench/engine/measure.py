@@ -103,7 +103,7 @@ def measure(
     rounds: int,
     seed: int,
     timeout: float,
-    before_draw: Callable[[], object] = lambda: None,
+    before_command: Callable[[], object] = lambda: None,
     after_run: Callable[[str], object] = lambda _text: None,
 ) -> None:
     """Runs everything, adding to `measurement`.
@@ -117,7 +117,7 @@ def measure(
         rounds: how often each contestant runs each command.
         seed: decides the order within each round.
         timeout: seconds a command may run.
-        before_draw: makes the machine ready, once a draw.
+        before_command: makes the machine ready, once for each command.
         after_run: told what was just run.
 
     Raises:
@@ -125,11 +125,11 @@ def measure(
         EngineFault: a contestant failed; the same.
     """
     for draw_number, draw in enumerate(draws):
-        before_draw()
         words = {letter: word.text for letter, word in draw.items()}
         for runs in measurement.runs:
             number = runs.pipeline.number
             command = runs.pipeline.command(words)
+            before_command()
             taking_part = [e for e in entrants if _takes_part(e.contestant, runs.pipeline)]
             if not draw_number:
                 first = {}

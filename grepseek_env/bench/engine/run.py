@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from grepseek_env.backend import open_corpus
 from grepseek_env.bench.engine.contestants import ceiling, default_names, parse_contestants
-from grepseek_env.bench.engine.machine import OtherWork, check_room, load_afresh, machine, memory_available
+from grepseek_env.bench.engine.machine import FreshCache, OtherWork, check_room, machine, memory_available
 from grepseek_env.bench.engine.measure import Entrant, Measurement, PipelineRuns, measure, planned_runs
 from grepseek_env.bench.engine.pipelines import LETTERS, select_pipelines
 from grepseek_env.bench.engine.report import COLUMNS, results, table
@@ -122,7 +122,7 @@ def bench_engine(options: EngineBench, command_line: Sequence[str] = ()) -> int:
     with contextlib.ExitStack() as stack:
         ready = [(contestant, stack.enter_context(contestant.open(store))) for contestant in contestants]
         entrants = [Entrant(contestant, each.run) for contestant, each in ready]
-        files = dict.fromkeys((store.corpus_file, *(file for _, each in ready for file in each.files)))
+        cache = FreshCache([store.corpus_file, *(file for _, each in ready for file in each.files)])
         total = planned_runs(
             [runs.pipeline for runs in measurement.runs], contestants, draws=options.draws, rounds=options.rounds
         )
@@ -142,7 +142,7 @@ def bench_engine(options: EngineBench, command_line: Sequence[str] = ()) -> int:
                     rounds=options.rounds,
                     seed=options.seed,
                     timeout=options.timeout,
-                    before_draw=lambda: load_afresh(files),
+                    before_command=cache.renew,
                     after_run=after_run,
                 )
         except KeyboardInterrupt:

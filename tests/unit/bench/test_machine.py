@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from grepseek_env.bench.engine import machine as module
-from grepseek_env.bench.engine.machine import OtherWork, check_room, load_afresh, machine, memory_available
+from grepseek_env.bench.engine.machine import FreshCache, OtherWork, check_room, machine, memory_available
 from grepseek_env.errors import CorpusError
 
 BURN = "import time; end = time.process_time() + {}\nwhile time.process_time() < end: pass"
@@ -48,10 +48,20 @@ def test_what_is_unknown_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_files_are_read_afresh_and_left_as_they_are(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).write_bytes(name.encode() * 100_000)
-    load_afresh([tmp_path / "a", tmp_path / "b"])
-    assert (tmp_path / "a").read_bytes() == b"a" * 100_000
+    files = [tmp_path / "a", tmp_path / "b"]
+    cache = FreshCache(files)
+    assert cache.renew()
+    assert [file.read_bytes() for file in files] == [b"a" * 100_000, b"b" * 100_000]
     with pytest.raises(FileNotFoundError):
-        load_afresh([tmp_path / "c"])
+        FreshCache([tmp_path / "c"]).renew()
+
+
+def test_fresh_files_are_left_alone(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    file.write_bytes(b"a")
+    patient, impatient = FreshCache([file], seconds=1e6), FreshCache([file], seconds=0.0)
+    assert [patient.renew(), patient.renew()] == [True, False]
+    assert [impatient.renew(), impatient.renew()] == [True, True]
 
 
 @pytest.mark.skipif(not Path("/proc/stat").exists(), reason="needs Linux's /proc")

@@ -49,11 +49,11 @@ def test_everything_is_run_as_often_as_planned() -> None:
         rounds=2,
         seed=0,
         timeout=5.0,
-        before_draw=lambda: at.append(len(calls)),
+        before_command=lambda: at.append(len(calls)),
         after_run=ran.append,
     )
-    first = planned_runs(PIPELINES, [e.contestant for e in entrants], draws=0, rounds=0)
-    assert at == [0, first + (len(calls) - first) // 2]
+    assert len(at) == 2 * len(PIPELINES)
+    assert at[:3] == [0, 2 * 3, 2 * 3 + 3 * 3]  # the first pipeline without, the second with the ceiling
     contestants = [e.contestant for e in entrants]
     assert len(calls) == len(ran) == planned_runs(PIPELINES, contestants, draws=2, rounds=2)
     assert measurement.complete
