@@ -21,7 +21,7 @@ from grepseek_env.engine.plan import Merge, Sequential, Sliced
 from grepseek_env.engine.planner import plan
 from grepseek_env.engine.scheduler import SCHEDULER
 from grepseek_env.engine.sequential import explain_sequential
-from grepseek_env.engine.sliced import run_sliced
+from grepseek_env.engine.sliced import run_sliced, starts_last_first
 from grepseek_env.engine.worker import Corpus
 from grepseek_env.errors import SpawnFailed
 
@@ -240,7 +240,8 @@ class SlicedRunner:
         elif isinstance(planned.combiner, Merge):
             chosen = cuts(file, size, min(self._at_once, _MOST_MERGED))
         else:
-            chosen = _layout(file, size, self._at_once, early=planned.early)
+            big_last = starts_last_first(planned.combiner)
+            chosen = _layout(file, size, self._at_once, early=planned.early, big_last=big_last)
         return [Part(number, start, end) for number, (start, end) in enumerate(ranges(chosen, size))]
 
 
@@ -251,10 +252,16 @@ def _open(corpus: Path) -> int:
         raise SpawnFailed(f"the corpus cannot be opened: {error}") from error
 
 
-def _layout(file: int, size: int, at_once: int, *, early: bool) -> tuple[int, ...]:
-    """Returns where to cut: pieces of one size, or growing ones where the first may decide."""
+def _layout(file: int, size: int, at_once: int, *, early: bool, big_last: bool) -> tuple[int, ...]:
+    """Returns where to cut: pieces of one size, or growing ones where the first may decide.
+
+    With `big_last` the last piece is one core's whole share: it is read from the corpus file itself, which costs
+    nothing, while all others are copied through pipes.
+    """
     piece = min(max(size // (at_once * _ROUNDS), _SMALLEST), _LARGEST)
     if not early:
+        if big_last and (last := first_cut(file, size, size - size // at_once)) < size:
+            return (*cuts(file, last, max(1, round(last / piece))), last)
         return cuts(file, size, max(1, round(size / piece)))
     found: list[int] = []
     wanted, at = min(_FIRST, piece), 0

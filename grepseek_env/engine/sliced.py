@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from grepseek_env.engine.combiners import folding
 from grepseek_env.engine.loop import Decided, Loop, OutOfTime
 from grepseek_env.engine.once import Once, Output
-from grepseek_env.engine.plan import Concat, Exists, Head, HeadBytes, Merge, Offset, Uniq, exit_code
+from grepseek_env.engine.plan import Concat, Exists, Head, HeadBytes, Merge, Offset, Sum, Uniq, exit_code
 from grepseek_env.engine.worker import Worker
 from grepseek_env.types import CommandResult
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from grepseek_env.engine.scheduler import Grant
     from grepseek_env.engine.worker import Corpus
 
-__all__ = ["run_sliced"]
+__all__ = ["run_sliced", "starts_last_first"]
 
 _NARROW_SECONDS = 0.1  # how long the first slices may decide, one at a time
 _MOST_HELD = 256 << 20  # output of all slices that waits, before another is started
@@ -115,8 +115,9 @@ class _Run(ABC):
         # Where the first output may be enough, the first slices get a moment to decide alone.
         bounded = bounds.max_output_bytes is not None and not plan.tail and _streams(plan.combiner)
         self.early = plan.early or bounded
-        self.waiting = deque(parts)
-        self.workers: deque[Worker] = deque()  # in slice order; the first is the one that is read
+        # Where the order of slices does not matter, the one that costs most to leave to the end goes first.
+        self.waiting = deque((parts[-1], *parts[:-1]) if starts_last_first(plan.combiner) else parts)
+        self.workers: deque[Worker] = deque()  # in the order started; the first is the one that is read
         argvs = self.once(plan)
         self.after = Once(self.loop, self.output, argvs, sandbox.limits.stderr_bytes) if argvs else None
         self.codes: list[int] = []  # of the last program on each slice that counts
@@ -326,6 +327,11 @@ class _Merging(_Run):
         merge, *tail = self.once(self.plan)
         names = tuple(f"/dev/fd/{out}" for out in outputs)
         return Once(self.loop, self.output, ((*merge, *names), *tail), self.sandbox.limits.stderr_bytes)
+
+
+def starts_last_first(combiner: Combiner) -> bool:
+    """Tells whether the last slice is started and read before the others: sums do not depend on the order."""
+    return isinstance(combiner, Sum)
 
 
 def _streams(combiner: Combiner) -> bool:

@@ -89,14 +89,17 @@ def test_slices_cover_the_corpus_and_grow_where_the_first_may_decide(tmp_path: P
     size = file.stat().st_size
     handle = os.open(file, os.O_RDONLY)
     try:
-        even = modes._layout(handle, size, 2, early=False)
-        growing = modes._layout(handle, size, 2, early=True)
+        even = modes._layout(handle, size, 2, early=False, big_last=False)
+        growing = modes._layout(handle, size, 2, early=True, big_last=False)
+        large = modes._layout(handle, size, 2, early=False, big_last=True)
     finally:
         os.close(handle)
-    for cuts in (even, growing):
+    for cuts in (even, growing, large):
         assert list(cuts) == sorted(set(cuts))
         assert all(0 < cut < size and cut % (MB // 2) == 0 for cut in cuts)
     assert len(even) == 7
+    assert large[-1] == size // 2
+    assert len(large) == 4
 
 
 def test_a_busy_machine_gets_one_pass_in_auto(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
