@@ -96,7 +96,12 @@ def file_lock(path: Path, *, on_wait: Callable[[], object] | None = None) -> Ite
     handle = -1
     try:
         while True:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            except FileExistsError:
+                if path.parent.exists() and not path.parent.is_dir():
+                    raise
+                continue  # it was there, and has been removed by its last holder since
             with contextlib.suppress(FileNotFoundError):  # removed by its last holder in the meantime
                 handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
                 try:
