@@ -137,6 +137,14 @@ def _main(guard: int, args: argparse.Namespace) -> int:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard if soft != hard else soft, hard))
     log = _quiet if args.quiet else _log
+    token = (os.environ.get("GREPSEEK_DAEMON_TOKEN") or secrets.token_urlsafe(32)) if args.tcp else ""
+    options = Options(
+        token=token,
+        max_clients=args.max_clients,
+        max_result_bytes=args.max_result_bytes,
+        idle_seconds=args.idle_seconds,
+        grace_seconds=args.grace_seconds,
+    )
     with contextlib.ExitStack() as stack:
         store = stack.enter_context(open_corpus(args.corpus, progress=sys.stderr.isatty()))
         cache_bytes = DEFAULT_CACHE_BYTES if args.cache_bytes is None else args.cache_bytes
@@ -144,24 +152,16 @@ def _main(guard: int, args: argparse.Namespace) -> int:
             LocalBackend(store, _limits(args.limit), args.mode, slices=args.slices, cache_bytes=cache_bytes)
         )
         unix = UnixAddress(Path(args.socket)) if args.socket else default_socket(store.digest)
-        listeners: list[tuple[Address, socket.socket]] = [(unix, unix.listen())]
-        token = ""
+        listeners: list[tuple[Address, socket.socket]] = []
         if args.tcp:
-            token = os.environ.get("GREPSEEK_DAEMON_TOKEN") or secrets.token_urlsafe(32)
-            tcp = _tcp(args.tcp)
-            listener = tcp.listen()
+            listener = _tcp(args.tcp).listen()
             host, port, *_ = listener.getsockname()
             listeners.append((TcpAddress(host, port), listener))
+        listeners.insert(0, (unix, unix.listen()))  # last to be made: it leaves a file, should another one fail
         server = Server(
             backend,
             listeners,
-            Options(
-                token=token,
-                max_clients=args.max_clients,
-                max_result_bytes=args.max_result_bytes,
-                idle_seconds=args.idle_seconds,
-                grace_seconds=args.grace_seconds,
-            ),
+            options,
             about={
                 "corpus": str(store.path),
                 "start": f"grepseek serve --corpus {shlex.quote(args.corpus)} {unix.option}",
@@ -171,7 +171,7 @@ def _main(guard: int, args: argparse.Namespace) -> int:
         usual = unix == default_socket(store.digest)
         how = f"open_backend({args.corpus!r}) finds it" if usual else f"set GREPSEEK_DAEMON={unix}"
         lines = [f"serving {args.corpus} ({store.digest[:12]}) on {unix}: {how}"]
-        lines += [f"and on {address}: set GREPSEEK_DAEMON={address}" for address, _ in listeners[1:]]
+        lines += [f"- and on {address}: set GREPSEEK_DAEMON={address}" for address, _ in listeners[1:]]
         if token and token != os.environ.get("GREPSEEK_DAEMON_TOKEN"):
             lines.append(f"and GREPSEEK_DAEMON_TOKEN={token}")
         if not args.no_warm:

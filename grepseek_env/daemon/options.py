@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+
+from grepseek_env.errors import ConfigError
 
 __all__ = ["Options"]
 
@@ -25,6 +28,9 @@ class Options:
         stall_seconds: after which a client that does not read its output is disconnected.
         beat_seconds: between the signs of life that a waiting client is given.
         grace_seconds: that running commands are given when the daemon stops.
+
+    Raises:
+        ConfigError: a number cannot work.
     """
 
     token: str = field(default="", repr=False)
@@ -39,3 +45,16 @@ class Options:
     stall_seconds: float = 60.0
     beat_seconds: float = 2.0
     grace_seconds: float = 10.0
+
+    def __post_init__(self) -> None:
+        for name in ("workers", "window", "max_clients", "max_result_bytes", "outbox_bytes"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)!r}; it must be at least 1")
+        for name in ("large_results", "grace_seconds"):
+            value = getattr(self, name)
+            if math.isnan(value) or value < 0:
+                raise ConfigError(f"{name} is {value!r}; it must be 0 or more")
+        for name in ("hello_seconds", "idle_seconds", "stall_seconds", "beat_seconds"):
+            value = getattr(self, name)
+            if math.isnan(value) or value <= 0:
+                raise ConfigError(f"{name} is {value!r}; it must be greater than 0")

@@ -150,7 +150,9 @@ def test_tcp_makes_a_token_and_a_given_one_is_not_shown(corpus: Path, view: Path
     assert view.is_dir()
 
 
-def test_options_are_heeded_and_a_mistake_is_told_in_a_line(corpus: Path, tmp_path: Path) -> None:
+def test_options_are_heeded_and_a_mistake_is_told_in_a_line(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     options = ("--quiet", "--limit", "open_files=48", "--mode", "sliced", "--slices", "2")
     with spawned(corpus, *options) as daemon, DaemonClient(daemon.address) as client:
         client.run("ls")
@@ -158,11 +160,22 @@ def test_options_are_heeded_and_a_mistake_is_told_in_a_line(corpus: Path, tmp_pa
         assert client.mode == "sliced"
     assert daemon.log.read_text() == ""
     argv = [sys.executable, "-m", "grepseek_env.cli", "serve", "--corpus"]
-    for wrong in ([str(tmp_path / "none.jsonl")], [str(corpus), "--limit", "memory=3"]):
+    sockets = tmp_path / "run"
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(sockets))
+    for wrong in (
+        [str(tmp_path / "none.jsonl")],
+        [str(corpus), "--limit", "memory=3"],
+        [str(corpus), "--max-clients", "0"],
+        [str(corpus), "--idle-seconds", "nan"],
+        [str(corpus), "--grace-seconds", "-1"],
+        [str(corpus), "--tcp", "nowhere"],
+        [str(corpus), "--tcp", "192.0.2.1:9"],
+    ):
         done = subprocess.run([*argv, *wrong], check=False, capture_output=True, text=True)
         assert done.returncode == 1
         assert done.stderr.startswith("grepseek: ")
         assert "Traceback" not in done.stderr
+        assert not list(sockets.rglob("*.sock"))
 
 
 def test_a_changed_corpus_is_told_to_every_client(daemon: Spawned, view: Path) -> None:
