@@ -1,7 +1,4 @@
-"""Run the oracle and keyword policies on the bundled world; print a table and one transcript.
-
-grepseek demo
-"""
+"""Run the oracle and keyword policies on the bundled world; print a table and one transcript."""
 
 from __future__ import annotations
 

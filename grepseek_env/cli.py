@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 ENTRY_POINT_GROUP = "grepseek_env.subcommands"
+_SCORED = ("id", "prediction", "golden_answers")  # the keys of a line that is scored
 
 
 def _write_all(stream: Any, data: bytes) -> None:
@@ -105,9 +106,15 @@ def _predictions(path: Path) -> Iterator[tuple[str, str, list[str]]]:
             where = f"{path}, line {number}"
             try:
                 item = json.loads(line)
-                key, prediction, golden = item["id"], item["prediction"], item["golden_answers"]
-            except (ValueError, KeyError, TypeError, RecursionError) as e:
-                raise QuestionsError(f"{where}: need a JSON object with id, prediction, golden_answers ({e!r})") from e
+            except (ValueError, RecursionError) as e:
+                why = f"{e.msg} at character {e.pos + 1}" if isinstance(e, json.JSONDecodeError) else e
+                raise QuestionsError(f"{where}: malformed JSON: {why}") from e
+            if not isinstance(item, dict):
+                raise QuestionsError(f"{where}: need a JSON object with {', '.join(_SCORED)}")
+            if missing := [name for name in _SCORED if name not in item]:
+                there = ", ".join(map(repr, item)) or "none"
+                raise QuestionsError(f"{where}: key {missing[0]!r} is missing; there are {there}")
+            key, prediction, golden = (item[name] for name in _SCORED)
             if not isinstance(prediction, str) or not isinstance(golden, list) or not golden:
                 raise QuestionsError(f"{where}: prediction must be text and golden_answers a non-empty list")
             yield str(key), prediction, golden
@@ -160,7 +167,7 @@ def _corpus(args: argparse.Namespace) -> int:
     from grepseek_env.backend import open_corpus
     from grepseek_env.corpus.build import build_corpus
     from grepseek_env.corpus.fetch import fetch
-    from grepseek_env.corpus.slices import build_slices
+    from grepseek_env.corpus.slices import build_slices, find_slices
     from grepseek_env.corpus.store import CorpusStore
     from grepseek_env.corpus.verify import info, verify
 
@@ -175,10 +182,13 @@ def _corpus(args: argparse.Namespace) -> int:
             print(info(store))
             if args.slices is not None:
                 made = build_slices(store, args.slices, progress=progress)
-                print(f"slices       {len(made.files)} files in {made.folder}")
+                print(f"{'slices':<14} {len(made.files)} files in {made.folder}")
         case "info":
             path = Path(args.path)
-            print(info(CorpusStore.open(path, build=False) if path.exists() else open_corpus(args.path)))
+            store = CorpusStore.open(path, build=False) if path.exists() else open_corpus(args.path)
+            print(info(store))
+            if (cut := find_slices(store)) is not None:
+                print(f"{'slices':<14} {len(cut.files)} files in {cut.folder}")
         case "verify":
             path = Path(args.path)
             store = CorpusStore.open(path, build=False) if path.exists() else open_corpus(args.path)
@@ -277,8 +287,10 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
         add(name, run.__doc__ or name, add_arguments, run)
     # A plug-in is imported only when it is asked for, or to be listed: imports would dominate a short command.
     wanted = argv[0] if argv and not argv[0].startswith("-") else None
-    for entry in sorted(entry_points(group=ENTRY_POINT_GROUP)):
-        if entry.name not in _OWN and wanted not in _OWN and wanted in {None, entry.name}:
+    plugins = sorted(entry for entry in entry_points(group=ENTRY_POINT_GROUP) if entry.name not in _OWN)
+    one = wanted in _OWN or wanted in {entry.name for entry in plugins}
+    for entry in plugins:
+        if entry.name == wanted or not one:
             module = entry.load()
             add(entry.name, module.__doc__ or entry.name, module.add_arguments, module.run)
     return parser
@@ -305,10 +317,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
-        print("\ngrepseek: stopped; what was complete is kept", file=sys.stderr)
+        kept = "" if args.subcommand in {"run", "play"} else "; what was complete is kept"
+        print(f"\ngrepseek: stopped{kept}", file=sys.stderr)
         return 130
     except OSError as e:
-        print(f"grepseek: {e}", file=sys.stderr)
+        told = f"{e.filename}: {e.strerror}" if e.filename and e.strerror else e
+        print(f"grepseek: {told}", file=sys.stderr)
         return 1
 
 

@@ -203,7 +203,7 @@ def parse_name(value: str) -> TaskName | None:
         key, equals, setting = item.partition("=")
         if key not in task.options:
             known = ", ".join(task.options) or "none"
-            raise ConfigError(f"{value!r}: {name} has no option {key!r}{closest(key, task.options)} Known: {known}")
+            raise ConfigError(f"{value!r}: {name} has no option {key!r}{closest(key, task.options)}; known: {known}")
         if not equals or not setting:
             raise ConfigError(f"{value!r}: option {key!r} has no value; write {key}=VALUE")
         options[key] = setting
@@ -214,7 +214,7 @@ def parse_name(value: str) -> TaskName | None:
 
 def _unknown(value: str, wanted: str) -> str:
     names = [task.name for task in TASKS.values() if getattr(task, wanted) is not None]
-    return f"{value!r} is neither a file nor a name{closest(value, names)} Names: {', '.join(names)}"
+    return f"{value!r} is neither a file nor a name{closest(value, names)}; names are {', '.join(names)}"
 
 
 def resolve_corpus(corpus: str | os.PathLike[str], *, progress: bool = False) -> Path:

@@ -91,6 +91,14 @@ def test_corpus_build_info_verify(corpus: Path) -> None:
     assert grepseek("run", "--corpus", corpus, "wc -l corpus.jsonl").stdout == "31 corpus.jsonl\n"
 
 
+def test_corpus_info_names_the_slices(corpus: Path) -> None:
+    grepseek("corpus", "build", corpus)
+    assert "slices" not in grepseek("corpus", "info", corpus).stdout
+    built = grepseek("corpus", "build", "--slices", "3", corpus).stdout.splitlines()
+    assert "3 files in" in built[-1]
+    assert grepseek("corpus", "info", corpus).stdout.splitlines() == built
+
+
 def test_corpus_build_names_the_bad_line(tmp_path: Path) -> None:
     path = tmp_path / "nul.jsonl"
     path.write_bytes(b"one\ntwo\nthr\0ee\n")
@@ -117,13 +125,31 @@ def test_score_prints_one_line_an_item(tmp_path: Path) -> None:
     assert "EM 0.5000  F1 0.8333" in out.stderr
 
 
-@pytest.mark.parametrize("line", ["{", "[]", "{}", '{"id": 1, "prediction": 2, "golden_answers": ["x"]}', "[" * 100000])
-def test_score_names_file_and_line_of_bad_input(tmp_path: Path, line: str) -> None:
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("{", "malformed JSON: Expecting property name enclosed in double quotes at character"),
+        ("[]", "JSON object"),
+        ("{}", "key 'id' is missing; there are none"),
+        ('{"id": 1, "answer": 2}', "key 'prediction' is missing; there are 'id', 'answer'"),
+        ('{"id": 1, "prediction": 2, "golden_answers": ["x"]}', "prediction must be text"),
+        ("[" * 100000, "malformed JSON"),
+    ],
+)
+def test_score_names_file_and_line_of_bad_input(tmp_path: Path, line: str, why: str) -> None:
     path = tmp_path / "p.jsonl"
     path.write_text('{"id": "a", "prediction": "x", "golden_answers": ["x"]}\n' + line + "\n", encoding="utf-8")
     out = grepseek("score", path, code=1)
     assert "line 2" in out.stderr
+    assert why in out.stderr
+    assert "Error(" not in out.stderr
     assert "Traceback" not in out.stderr
+
+
+def test_a_missing_file_is_told_without_an_error_number(tmp_path: Path) -> None:
+    assert grepseek("score", tmp_path / "no.jsonl", code=1).stderr == (
+        f"grepseek: {tmp_path / 'no.jsonl'}: No such file or directory\n"
+    )
 
 
 def test_play_an_episode_from_a_pipe() -> None:
@@ -184,6 +210,12 @@ def test_doctor_and_prompt_and_help() -> None:
     for name in ("run", "play", "rollout", "score", "corpus", "doctor", "demo", "bench", "prompt"):
         assert name in text
         assert grepseek(name, "--help").stdout.startswith("usage: grepseek")
+
+
+def test_an_unknown_subcommand_lists_those_of_plugins_too() -> None:
+    choices = grepseek("frobnicate", code=2).stderr.partition("choose from")[2]
+    for name in ("run", "serve", "rollout", "demo"):
+        assert name in choices
 
 
 def test_reader_that_goes_away_is_no_error(corpus: Path) -> None:

@@ -196,13 +196,13 @@ def world_config(name: str, options: Mapping[str, str]) -> WorldConfig:
         ConfigError: no such preset or option, or a value that cannot work.
     """
     if name not in PRESETS:
-        raise ConfigError(f"no world is named {name!r}{closest(name, list(PRESETS))} Worlds: {', '.join(PRESETS)}")
+        raise ConfigError(f"no world is named {name!r}{closest(name, list(PRESETS))}; worlds are {', '.join(PRESETS)}")
     types = {field.name: str(field.type) for field in fields(WorldConfig)}
     values: dict[str, object] = {}
     for key, text in options.items():
         if key not in types:
             known = ", ".join(WORLD_OPTIONS)
-            raise ConfigError(f"world:{name} has no option {key!r}{closest(key, WORLD_OPTIONS)} Known: {known}")
+            raise ConfigError(f"world:{name} has no option {key!r}{closest(key, WORLD_OPTIONS)}; known: {known}")
         reader, wanted = _READERS.get(types[key], (str, "text"))
         try:
             values[key] = reader(text)

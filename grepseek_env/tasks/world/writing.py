@@ -96,7 +96,7 @@ def write_corpus(
     except OSError as error:
         raise CorpusError(
             f"{path}: the generated corpus cannot be written: {error.strerror or error}; "
-            "set GREPSEEK_CACHE to a folder with room, or give another path"
+            "set GREPSEEK_CACHE to a folder that you may write, with room, or give another path"
         ) from error
     return path
 

@@ -66,7 +66,7 @@ def test_names(name: str, options: dict[str, str], split: str | None) -> None:
         ("world:tiny?titles=maybe", "true or false"),
         ("world:tiny/dev", "has no split 'dev'; there are train, test"),
         ("world:tiny?kinds=5-hop", "1-hop"),
-        ("nq?seed=1", "Known: none"),
+        ("nq?seed=1", "known: none"),
         ("nq/train", "there are test"),
         ("world:bench?bytes=big", "is no size"),
         ("world:bench?bytes=2000", "at least 16384"),
