@@ -39,6 +39,12 @@ def bench(cache: Path, *args: str | Path, code: int = 0) -> subprocess.Completed
     return out
 
 
+def test_a_file_that_cannot_be_written_is_told_before_anything_is_measured(cache: Path, tmp_path: Path) -> None:
+    out = bench(cache, "--size", "4MB", "--out", tmp_path, code=1)
+    assert "cannot be written" in out.stderr
+    assert out.stdout == ""
+
+
 def test_all_pipelines_are_compared_and_written_down(cache: Path, tmp_path: Path) -> None:
     file = tmp_path / "figures.json"
     out = bench(cache, "--size", "4MB", "--draws", "1", "--rounds", "1", "--out", file)

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import datetime as dt
 import json
+import os
 import sys
 import textwrap
 from dataclasses import dataclass
@@ -78,6 +79,8 @@ class EngineBench:
                 raise ConfigError(f"{name} is {getattr(self, name)!r}; it must be greater than 0")
         if self.out is not None and not self.out.parent.is_dir():
             raise ConfigError(f"out is {str(self.out)!r}, whose folder does not exist: make it first")
+        if self.out is not None and (self.out.is_dir() or not os.access(self.out.parent, os.W_OK)):
+            raise ConfigError(f"out is {str(self.out)!r}, which cannot be written: give a file in a folder of yours")
 
 
 def bench_engine(options: EngineBench, command_line: Sequence[str] = ()) -> int:
