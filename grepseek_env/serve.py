@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from grepseek_env.daemon.address import Address
     from grepseek_env.daemon.server import Server
 
-__all__ = ["add_arguments", "serve"]
+__all__ = ["add_arguments", "daemon", "serve"]
 
 _DEFAULTS = Options()
 _WARM_SHARE = 0.7  # of the memory that is free; a larger corpus would only push out its own beginning
@@ -84,7 +84,9 @@ def serve(args: argparse.Namespace) -> int:
     options = {key: value for key, value in vars(args).items() if not callable(value)}
     from grepseek_env.daemon.guard import supervise
 
-    return supervise([sys.executable, "-m", "grepseek_env.serve", "{guard}", json.dumps(options)])
+    # Not by -m: that puts the current folder first, and a file there would be imported for a module of its name.
+    code = f"import sys; sys.path[:] = {sys.path!r}; from grepseek_env.serve import daemon; sys.exit(daemon(sys.argv))"
+    return supervise([sys.executable, "-c", code, "{guard}", json.dumps(options)])
 
 
 def _control(args: argparse.Namespace) -> int:
@@ -125,8 +127,7 @@ def _tcp(text: str) -> Address:
     return parse_address(f"tcp://{text.removeprefix('tcp://')}")
 
 
-def _main(guard: int, args: argparse.Namespace) -> int:
-    """Is the daemon, in the process that `supervise` starts."""
+def _serve(guard: int, args: argparse.Namespace) -> int:
     from grepseek_env.backend import open_corpus
     from grepseek_env.daemon.address import TcpAddress, UnixAddress, default_socket
     from grepseek_env.daemon.server import Server
@@ -236,15 +237,16 @@ def _quiet(_event: str) -> None:
     pass
 
 
-def _start(argv: list[str]) -> int:
+def daemon(argv: list[str]) -> int:
+    """Is the daemon, in the process that `serve` starts; returns its exit code.
+
+    Args:
+        argv: a name, the descriptor that ends with the parent, and the options as JSON.
+    """
     try:
-        return _main(int(argv[0]), argparse.Namespace(**json.loads(argv[1])))
+        return _serve(int(argv[1]), argparse.Namespace(**json.loads(argv[2])))
     except GrepSeekError as error:
         print(f"grepseek: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
-
-
-if __name__ == "__main__":
-    sys.exit(_start(sys.argv[1:]))

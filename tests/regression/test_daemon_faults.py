@@ -178,6 +178,15 @@ def test_options_are_heeded_and_a_mistake_is_told_in_a_line(
         assert not list(sockets.rglob("*.sock"))
 
 
+def test_files_of_the_folder_where_it_is_started_are_not_imported(corpus: Path, tmp_path: Path) -> None:
+    for name in ("json", "numpy", "grepseek_env"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('the wrong module')\n")
+    as_installed = "import sys; del sys.path[0]; from grepseek_env.cli import main; sys.exit(main())"
+    argv = [sys.executable, "-c", as_installed, "serve", "--tcp", "nowhere", "--corpus", str(corpus)]
+    done = subprocess.run(argv, cwd=tmp_path, check=False, capture_output=True, text=True)
+    assert "'tcp://nowhere'" in done.stderr  # so far it came with its own modules
+
+
 def test_a_changed_corpus_is_told_to_every_client(daemon: Spawned, view: Path) -> None:
     with DaemonClient(daemon.address) as client:
         client.run("ls")
