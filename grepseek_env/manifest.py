@@ -72,7 +72,7 @@ def check_resume(path: Path, manifest: Mapping[str, Any]) -> bool:
         old = json.loads(path.read_bytes())
         theirs = {**old["settings"], "corpus_digest": old["corpus_digest"]}
     except (ValueError, TypeError, KeyError, RecursionError) as e:
-        raise ConfigError(f"{path} is no manifest of a run ({e!r}); choose another output folder or remove it") from e
+        raise ConfigError(f"{path} is no manifest of a run; choose another output folder or remove it") from e
     ours = {**manifest["settings"], "corpus_digest": manifest["corpus_digest"]}
     for key in sorted(theirs.keys() | ours.keys()):
         if theirs.get(key) != ours.get(key):
