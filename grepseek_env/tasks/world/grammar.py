@@ -2,6 +2,9 @@
 
 `[a|b|c]` is a choice, nestable; ``%(name)s`` a value of the passage. In sentences that state facts the first choice is
 the plainest wording. Filler sentences state nothing that a question asks for.
+
+Every alternative must go with every other: an article stands inside the choice of its noun (or in a value made with
+one, `%(a_...)s`), and where one verb serves several subjects, they are all singular or all plural.
 """
 
 from __future__ import annotations
@@ -33,13 +36,14 @@ FACT_SENTENCES: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         "country": {
             "intro": (
-                "%(name)s[ is a country whose capital is %(capital)s|, with its capital at %(capital)s, is a "
-                "[%(landscape)s country|sovereign state|%(landscape)s republic]| is a [%(landscape)s state|republic] "
-                "governed from %(capital)s, its capital]."
+                "%(name)s[ is a country whose capital is %(capital)s|, with its capital at %(capital)s, is "
+                "[%(a_landscape)s country|a sovereign state|%(a_landscape)s republic]| is [%(a_landscape)s state|a "
+                "republic] governed from %(capital)s, its capital]."
             ),
             "again": (
                 "[The economy of %(name)s rests on|%(name)s lives mainly from|Exports from %(name)s include] "
-                "%(goods)s[|, and the balance of trade has been positive since %(late)s|, much of it shipped abroad]."
+                "%(goods)s[|, and the balance of trade has been positive since %(late)s|, sold mainly to its "
+                "neighbours]."
             ),
             "currency": (
                 "[Its currency is|The currency used there is|Prices are reckoned in] the %(currency)s[|, divided "
@@ -62,7 +66,7 @@ FACT_SENTENCES: Mapping[str, Mapping[str, str]] = MappingProxyType(
                 "[north|south|east|west] of |]%(country)s]."
             ),
             "settled": (
-                "[It was founded in|The city was founded in|Its charter dates from|Settlers laid it out in] "
+                "[It was founded in|The city was founded in|It was chartered in|Settlers laid it out in] "
                 "%(settled)s[| as a [fort|trading post|ferry crossing|monastery estate]]."
             ),
             "residents": (
@@ -78,7 +82,7 @@ FACT_SENTENCES: Mapping[str, Mapping[str, str]] = MappingProxyType(
                 "[was|worked as|made a name as] %(an_occupation)s]."
             ),
             "again": (
-                "[The later years of %(name)s|The career of %(name)s|The life of %(name)s] [are|is] [well "
+                "[The later years of %(name)s are|The career of %(name)s is|The life of %(name)s is] [well "
                 "documented|described in several memoirs|known mainly from letters]."
             ),
             "employer": (
@@ -102,7 +106,7 @@ FACT_SENTENCES: Mapping[str, Mapping[str, str]] = MappingProxyType(
                 "office in|is run from] %(headquarters)s and belongs to the %(industry)s industry]."
             ),
             "again": (
-                "[The fortunes of|Trade at|The order books of] %(name)s [have followed the general course of "
+                "[The fortunes of|Sales at|The order books of] %(name)s [have followed the general course of "
                 "business|recovered after %(late)s|were described in the press as steady]."
             ),
             "founder": (
@@ -160,7 +164,7 @@ FILLER_SENTENCES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             ),
             (
                 "[Schooling|Military service|Voting] is [compulsory|general|a matter of custom], and "
-                "[newspapers|theatres|choirs] are [numerous|well supported|read everywhere]."
+                "[newspapers|theatres|choirs] are [numerous|well supported|found everywhere]."
             ),
             (
                 "Its [dialects|songs|laws|harvest feasts] have [interested|puzzled|delighted] "
@@ -181,7 +185,7 @@ FILLER_SENTENCES: Mapping[str, tuple[str, ...]] = MappingProxyType(
                 "[every [spring|autumn|summer]|in great numbers|from far away]."
             ),
             (
-                "A [tram line|botanical garden|covered market|observatory|swing bridge] [was opened|has been "
+                "[A tram line|A botanical garden|A covered market|An observatory|A swing bridge] [was opened|was "
                 "planned|was closed] [in %(late)s|some decades ago|against much opposition]."
             ),
             (
@@ -189,8 +193,8 @@ FILLER_SENTENCES: Mapping[str, tuple[str, ...]] = MappingProxyType(
                 "[regional|junior|summer] [championship|cup|contest] [%(few)s times|in %(late)s|more than once]."
             ),
             (
-                "[Textiles|Glass|Paper|Clocks|Leather goods] [were made here|gave work to most families|left by "
-                "barge] [until|from|before] %(late)s, [when|after which] [the mills closed|prices fell|the trade "
+                "[Textiles|Bottles|Paper goods|Clocks|Leather goods] [were made here|gave work to most families|left "
+                "by barge] [until|from|before] %(late)s, [when|after which] [the mills closed|prices fell|the trade "
                 "moved away]."
             ),
             (
@@ -200,7 +204,7 @@ FILLER_SENTENCES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "person": (
             (
-                "%(He)s [was|grew up as] the [eldest|youngest|second|third] of %(few)s [children|brothers and "
+                "%(He)s [was|grew up as] the [eldest|youngest|second|last] of %(few)s [children|brothers and "
                 "sisters], and [money was short|the house was full of books|music was made every evening]."
             ),
             (
@@ -210,7 +214,7 @@ FILLER_SENTENCES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             ),
             (
                 "[In %(late)s|During the %(decade)ss|For %(few)s years|In middle age] %(he)s [travelled|lived "
-                "abroad|kept a diary|fell ill|gave public lectures], [which|and this] [shaped %(his)s later "
+                "abroad|kept a diary|was ill|gave public lectures], [which|and this] [shaped %(his)s later "
                 "work|left few traces|made %(him)s widely known]."
             ),
             (
@@ -219,7 +223,7 @@ FILLER_SENTENCES: Mapping[str, tuple[str, ...]] = MappingProxyType(
                 "%(late)s]."
             ),
             (
-                "%(He)s [collected|bred|repaired|wrote about] [beetles|stamps|roses|clocks|pigeons|old maps] and "
+                "%(He)s [collected|drew|photographed|wrote about] [beetles|stamps|roses|clocks|pigeons|old maps] and "
                 "[played|taught|never gave up] [the cello|chess|the piano|tennis|fencing]."
             ),
             (
@@ -247,11 +251,11 @@ FILLER_SENTENCES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             ),
             (
                 "[Apprentices|Clerks|Engineers|Drivers] [were trained|lived|ate] [on the premises|in company "
-                "houses|at its expense], [a custom that lasted|a scheme that ended|which was unusual] [until "
-                "%(late)s|before %(late)s|then]."
+                "houses|at its expense], [a custom that lasted until %(late)s|a scheme that ended before "
+                "%(late)s|which was unusual then]."
             ),
             (
-                "[Shares|Bonds|Licences] were [sold|offered|withdrawn] [%(few)s times|in %(late)s|without success], "
+                "[Shares|Bonds|Licences] were [sold|offered|issued] [%(few)s times|in %(late)s|at a discount], "
                 "[mostly|partly|never] to [local savers|foreign banks|its own staff]."
             ),
         ),
@@ -263,7 +267,7 @@ FILLER_SENTENCES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             ),
             (
                 "[Reviewers|Audiences|Censors] [praised|disliked|barely noticed] the [dialogue|pace|last "
-                "part|opening], [while|though] the [humour|songs|landscapes] [were admired|divided opinion|went "
+                "part|opening], [while|though] the [jokes|songs|landscapes] [were admired|divided opinion|went "
                 "unnoticed]."
             ),
             (

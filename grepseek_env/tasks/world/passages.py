@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import repeat
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["CHUNK_LINES", "Passages"]
 
 CHUNK_LINES = 4096
+# The article goes by sound: "a union", "a European", "a one-act", but "an hour".
+_VOWEL_SOUND = re.compile(r"(?!uni(?!n|m)|us[aeu]|uto|eu|one\b|once\b)[aeiou]|hour|heir|honest|honou?r", re.IGNORECASE)
 _LANDSCAPES = ("mountainous", "coastal", "landlocked", "low-lying", "wooded", "hilly", "sparsely settled", "island")
 _GOODS = (
     "timber and paper",
@@ -186,7 +189,7 @@ class Passages:
             "few": ("two", "three", "four", "five", "six", "seven")[(bits >> 34) % 6],
             "late": str(min(2015, since + (bits >> 40) % 40)),
             "decade": str(min(2010, since + 5 + (bits >> 48) % 35) // 10 * 10),
-            "landscape": _LANDSCAPES[(bits >> 52) % len(_LANDSCAPES)],
+            "a_landscape": _with_article(_LANDSCAPES[(bits >> 52) % len(_LANDSCAPES)]),
             "goods": _GOODS[(bits >> 56) % len(_GOODS)],
         }
 
@@ -247,4 +250,4 @@ class Passages:
 
 
 def _with_article(noun: str) -> str:
-    return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"
+    return f"an {noun}" if _VOWEL_SOUND.match(noun) else f"a {noun}"
