@@ -14,7 +14,7 @@ from grepseek_env.config import EnvConfig, Limits, RewardConfig, from_dict
 from grepseek_env.episode import Episode, Pending, Rules
 from grepseek_env.errors import ConfigError, EpisodeError, GrepSeekError
 from grepseek_env.observation import load_tokenizer
-from grepseek_env.render import render_trajectory
+from grepseek_env.render import render_trajectory, use_color
 from grepseek_env.spaces import FreeText
 from grepseek_env.tasks import load_question_set
 from grepseek_env.types import SearchBackend
@@ -130,7 +130,8 @@ class GrepSeekEnv(gymnasium.Env[str, str]):
         limits: all limits of a command.
         shuffle: draw questions in random order; False takes them in the file's order.
         timing: add `command_seconds` to info. Off by default, so that the same seed gives the same info.
-        render_mode: None, "ansi" (`render()` returns the transcript) or "human" (it is printed as it grows).
+        render_mode: None, "ansi" (`render()` returns the transcript) or "human" (it is printed as it grows, in
+            colour on a terminal).
 
     `reset(options={"question_id": ID})` chooses the question. Info holds `question_id`, `turn`, `action`,
     `output_truncated`, `timed_out`, `reward_valid`, where they apply `exit_code`, `refused`, `error`, and at the end
@@ -272,7 +273,7 @@ class GrepSeekEnv(gymnasium.Env[str, str]):
     def _show(self) -> None:
         if self.render_mode != "human":
             return
-        text = render_trajectory(self.trajectory())
+        text = render_trajectory(self.trajectory(), color=use_color())
         print(text[self._printed :], end="", flush=True)
         self._printed = len(text)
 

@@ -12,12 +12,7 @@ from policies.keyword import KeywordPolicy
 if TYPE_CHECKING:
     from grepseek_env.types import EvidenceStep
 
-__all__ = ["KeywordPolicy", "MalformedPolicy", "OraclePolicy", "RandomPolicy", "quote"]
-
-
-def quote(text: str) -> str:
-    """Returns `text` as one word of the command language."""
-    return shlex.quote(text)
+__all__ = ["KeywordPolicy", "MalformedPolicy", "OraclePolicy", "RandomPolicy"]
 
 
 class OraclePolicy(Policy):
@@ -43,7 +38,7 @@ class OraclePolicy(Policy):
         if not self._steps:
             return write("The last output names the answer.", answer=self._start.question.golden_answers[0])
         step = self._steps.pop(0)
-        command = f"rg -F -e {quote(step.subject)} corpus.jsonl | head -n 8"
+        command = f"rg -F -e {shlex.quote(step.subject)} corpus.jsonl | head -n 8"
         return write(f"I need to know: {step.question} I look for lines about {step.subject}.", command=command)
 
 
@@ -69,7 +64,7 @@ class RandomPolicy(Policy):
             return write("I guess.", answer=word)
         flag = self._random.choice(("-F", "-i -F", "-w -F"))
         tail = self._random.choice(self._TAILS)
-        return write("I try a word.", command=f"rg {flag} -e {quote(word)} corpus.jsonl | {tail}")
+        return write("I try a word.", command=f"rg {flag} -e {shlex.quote(word)} corpus.jsonl | {tail}")
 
 
 class MalformedPolicy(Policy):

@@ -173,12 +173,6 @@ class Stage:
         """The operands that name an input: files, the folder, or `-`."""
         return tuple(o for o in self.operands if o.kind in {OperandKind.FILE, OperandKind.STDIN})
 
-    @property
-    def contradictory(self) -> bool:
-        """Whether some flags override one another, so that only the program knows what they come to."""
-        names = {name for option in self.options for name in option.spec.names}
-        return any(name in names for option in self.options for name in option.spec.against)
-
     def given(self, *names: str) -> tuple[Option, ...]:
         """Returns the options whose record bears any of these names, in the order given."""
         return tuple(o for o in self.options if any(name in o.spec.names for name in names))

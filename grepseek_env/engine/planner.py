@@ -209,7 +209,7 @@ def _judge(stage: Stage, stream: _Stream) -> _Verdict:
                 return _Whole(f"{option.name} does not work line by line")
             case Effect.CONTEXT:
                 return _Whole(f"{option.name} prints neighbours of lines")
-        if (opposite := stage.given(*option.spec.against)) and option.spec.against:
+        if opposite := stage.given(*option.spec.against):
             return _Whole(f"{option.name} and {opposite[0].name} are given together")
     match spec.effect:
         case Effect.FILTER:

@@ -114,6 +114,22 @@ def test_ansi_is_the_transcript_and_human_prints_it(corpus: Path, capsys: pytest
     assert "number 30" in texts["ansi"]
 
 
+def test_human_is_coloured_on_a_terminal(
+    corpus: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    env = make(corpus, render_mode="human")
+    env.reset(options={"question_id": "q3"})
+    env.step("wc -l corpus.jsonl")
+    env.step("answer: 3")
+    assert capsys.readouterr().out == render_trajectory(env.trajectory(), color=True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    env.reset(options={"question_id": "q3"})
+    assert "\x1b" not in capsys.readouterr().out
+    env.close()
+
+
 def test_rendering_shows_terminal_escapes_instead_of_obeying_them(corpus: Path) -> None:
     env = make(corpus, render_mode="ansi")
     env.reset()

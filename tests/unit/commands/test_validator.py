@@ -197,11 +197,6 @@ def test_effects_follow_values() -> None:
     assert effect("cut -d '\n' -f 1 corpus.jsonl") is Effect.OPAQUE
 
 
-def test_contradictions_are_seen() -> None:
-    assert parse("rg -n -N x corpus.jsonl").stages[0].contradictory
-    assert not parse("rg -oN x corpus.jsonl").stages[0].contradictory
-
-
 def test_stage_helpers_find_options_and_files() -> None:
     stage = parse("grep --max-count 3 -i x corpus.jsonl").stages[0]
     assert [option.value for option in stage.given("-m")] == ["3"]

@@ -209,6 +209,8 @@ def test_how_far_the_slices_go(command: str, mapped: int) -> None:
         ("rg --no-such-flag Ulm corpus.jsonl", "will complain"),
         ("rg Ulm corpus.jsonl | tr", "will complain"),
         ("cat corpus.jsonl | sed 3q", "counts lines"),
+        ("rg -n -N Ulm corpus.jsonl", "-n and -N are given together"),
+        ("rg -N --column Ulm corpus.jsonl", "-N and --column are given together"),
     ],
 )
 def test_reasons_for_one_pass(command: str, why: str) -> None:
