@@ -4,6 +4,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 WORKERS ?= auto
+# What the tests need of torch is its CPU build; where the default index has only larger ones, name another:
+# make test TORCH_INDEX=URL
+TORCH ?= torch==2.13.0
+TORCH_INDEX ?=
 SIZE ?= 256MB
 
 .PHONY: help demo test test-fast test-slow fuzz lint types layers check format bench bench-engine wheel-demo golden clean
@@ -19,7 +23,11 @@ $(VENV)/.core: $(BIN)/python setup.cfg pyproject.toml
 	$(PIP) -e .
 	touch $@
 
-$(VENV)/.test: $(VENV)/.core
+$(VENV)/.torch: $(VENV)/.core
+	$(PIP) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) '$(TORCH)'
+	touch $@
+
+$(VENV)/.test: $(VENV)/.torch
 	$(PIP) -e '.[test]'
 	touch $@
 
