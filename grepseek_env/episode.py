@@ -196,12 +196,34 @@ class Episode:
             case _:
                 raise result
 
+    def stop(self, error: GrepSeekError | None = None) -> Outcome:
+        """Ends the episode between two turns.
+
+        Args:
+            error: why the policy's infrastructure failed: the episode does not count. None: the policy cannot go on
+                (its token budget is used up), which truncates the episode; reward 0, and valid.
+
+        Raises:
+            EpisodeError: the episode is over, or the result of the last command is still due.
+        """
+        if self.done:
+            raise EpisodeError(f"the episode has ended ({self.finish_reason}); there is nothing to stop")
+        if self._pending is not None:
+            raise EpisodeError("a command is still running; call resume() with its result first")
+        if error is not None:
+            self.error = f"{type(error).__name__}: {error}"
+        info = {"question_id": self.question.id, "turn": len(self.turns), "reward_valid": error is None}
+        return self._end("budget" if error is None else "fault", "", info)
+
     def _continue(self, turn: Turn) -> Outcome:
         self.turns.append(turn)
         return Outcome(turn.observation, 0.0, terminated=False, truncated=False, info=self._info(turn))
 
     def _finish(self, turn: Turn, reason: str, *, answer: str | None = None) -> Outcome:
         self.turns.append(turn)
+        return self._end(reason, turn.observation, self._info(turn), answer=answer)
+
+    def _end(self, reason: str, observation: str, info: dict[str, Any], *, answer: str | None = None) -> Outcome:
         self.finish_reason, self.answer = reason, answer
         self.breakdown = compute_reward(
             self.rules.reward_function or self.rules.config.reward,
@@ -210,12 +232,11 @@ class Episode:
             format_valid=reason == "answer" and self.rules.action_format.format_valid(self.actions),
         )
         reward = 0.0 if reason == "fault" else self.breakdown.reward
-        info = self._info(turn)
         info["finish_reason"] = reason
         info["reward_breakdown"] = self.breakdown.as_info()
         if self.error is not None:
             info["error"] = self.error
-        return Outcome(turn.observation, reward, terminated=reason == "answer", truncated=reason != "answer", info=info)
+        return Outcome(observation, reward, terminated=reason == "answer", truncated=reason != "answer", info=info)
 
     def _info(self, turn: Turn) -> dict[str, Any]:
         info: dict[str, Any] = {

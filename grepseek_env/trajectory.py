@@ -75,7 +75,8 @@ class Trajectory:
         system_prompt: text of the system message.
         prompt: the first observation.
         turns: policy turns in order.
-        finish_reason: "answer", "turn_limit", "fault", or "abandoned" when the driver stopped early.
+        finish_reason: "answer", "turn_limit", "budget" when the policy had no tokens left for another turn, "fault", or
+            "abandoned" when the driver stopped early.
         answer: the final answer, None without one.
         reward: the return of the episode; not meaningful where `reward_valid` is false.
         reward_valid: false after an infrastructure fault: do not learn from this episode.
@@ -91,7 +92,7 @@ class Trajectory:
     system_prompt: str
     prompt: str
     turns: tuple[Turn, ...]
-    finish_reason: Literal["answer", "turn_limit", "fault", "abandoned"]
+    finish_reason: Literal["answer", "turn_limit", "budget", "fault", "abandoned"]
     answer: str | None
     reward: float
     reward_valid: bool

@@ -10,7 +10,7 @@ import re
 import shlex
 from collections import Counter
 from itertools import combinations
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from policies.base import EpisodeStart, Policy
 
@@ -117,7 +117,7 @@ def _plans(terms: list[str]) -> Iterator[tuple[str, ...]]:
 class KeywordPolicy(Policy):
     """Searches for the question's most specific strings at once, then for fewer of them; guesses from what it saw."""
 
-    name: ClassVar[str] = "keyword"
+    name: str = "keyword"
 
     def begin(self, start: EpisodeStart) -> None:
         """Finds the terms to search for."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import shlex
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from policies.base import EpisodeStart, Policy
 from policies.keyword import KeywordPolicy
@@ -22,8 +22,8 @@ class OraclePolicy(Policy):
     once. It is the upper bound of every table.
     """
 
-    name: ClassVar[str] = "oracle"
-    privileged: ClassVar[bool] = True
+    name: str = "oracle"
+    privileged: bool = True
 
     def begin(self, start: EpisodeStart) -> None:
         """Takes the evidence chain."""
@@ -45,7 +45,7 @@ class OraclePolicy(Policy):
 class RandomPolicy(Policy):
     """Runs random commands over random words and answers at random; a floor, and a smoke test of the engine."""
 
-    name: ClassVar[str] = "random"
+    name: str = "random"
     _TAILS = ("head -n 3", "wc -l", "cut -c 1-80 | head -n 2", "sort | uniq -c | head -n 3", "tail -n 1")
 
     def begin(self, start: EpisodeStart) -> None:
@@ -70,7 +70,7 @@ class RandomPolicy(Policy):
 class MalformedPolicy(Policy):
     """Writes turns in which no action can be read, then answers; shows that mistakes are observations, not crashes."""
 
-    name: ClassVar[str] = "malformed"
+    name: str = "malformed"
     _TURNS = (
         "",
         "I think the answer is obvious.",

@@ -189,3 +189,30 @@ def test_trajectory_of_an_unfinished_episode() -> None:
     assert t.finish_reason == "abandoned"
     assert t.metadata == {"seed": 1}
     assert [m["role"] for m in t.messages()] == ["system", "user", "assistant", "user"]
+
+
+def test_a_policy_without_tokens_left_is_truncated_with_a_valid_reward_of_zero() -> None:
+    e = episode()
+    call(e, ok())
+    outcome = e.stop()
+    assert (outcome.observation, outcome.reward, outcome.terminated, outcome.truncated) == ("", 0.0, False, True)
+    assert (outcome.info["finish_reason"], outcome.info["reward_valid"]) == ("budget", True)
+    t = e.trajectory()
+    assert (t.finish_reason, t.reward_valid, len(t.turns), t.breakdown["f1"]) == ("budget", True, 1, 0.0)
+    with pytest.raises(EpisodeError, match="nothing to stop"):
+        e.stop()
+
+
+def test_a_policy_whose_model_failed_does_not_count() -> None:
+    e = episode()
+    outcome = e.stop(ProgramMissing("no server"))
+    assert (outcome.reward, outcome.truncated, outcome.info["reward_valid"]) == (0.0, True, False)
+    assert outcome.info["error"] == "ProgramMissing: no server"
+    assert (e.trajectory().finish_reason, e.trajectory().reward_valid) == ("fault", False)
+
+
+def test_an_episode_is_not_stopped_while_a_command_is_due() -> None:
+    e = episode()
+    e.submit(CALL)
+    with pytest.raises(EpisodeError, match="still running"):
+        e.stop()
