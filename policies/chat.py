@@ -13,11 +13,11 @@ import asyncio
 import inspect
 import threading
 from abc import ABC
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from grepseek_env.config import closest
 from grepseek_env.errors import ConfigError, EngineFault
@@ -27,8 +27,18 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-__all__ = ["ChatModel", "Completion", "Message", "ModelError", "Sampling", "make_model", "per_conversation"]
+__all__ = [
+    "ChatModel",
+    "Completion",
+    "Message",
+    "ModelError",
+    "Sampling",
+    "make_model",
+    "per_conversation",
+    "run_async",
+]
 
+_T = TypeVar("_T")
 Message: TypeAlias = Mapping[str, str]
 FinishReason: TypeAlias = Literal["stop", "length", "context", "error"]
 
@@ -241,6 +251,16 @@ def _loop() -> _Loop:
         if _shared_loop is None:
             _shared_loop = _Loop()
         return _shared_loop
+
+
+def run_async(coroutine: Coroutine[Any, Any, _T]) -> _T:
+    """Runs a coroutine in the one event loop to which models' connections are bound, and waits for it.
+
+    It works in any thread but that loop's own, also where another loop is running, as in a notebook. Ctrl-C cancels the
+    coroutine and is raised without waiting for its end.
+    """
+    result: _T = _loop().run(coroutine)
+    return result
 
 
 @dataclass(frozen=True, slots=True)
