@@ -42,6 +42,10 @@ class Turn:
         output_truncated: the observation shows only the head of the output.
         timed_out: the command's deadline passed.
         refused: name of the command-language rule that refused the command, else None.
+        token_ids: what the policy's model sampled for this turn, its end-of-turn token included; None where it did not
+            tell. They may decode to more than `text`, since a stop string can end inside a token.
+        logprobs: of `token_ids`, one each; None where they were not asked for.
+        finish_reason: why the model stopped ("stop", "length", ...); None for a policy without a model.
     """
 
     text: str
@@ -52,6 +56,9 @@ class Turn:
     output_truncated: bool = False
     timed_out: bool = False
     refused: str | None = None
+    token_ids: tuple[int, ...] | None = None
+    logprobs: tuple[float, ...] | None = None
+    finish_reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +139,10 @@ class Trajectory:
     def to_json(self) -> str:
         """Returns one line of JSON without the newline; it always encodes as UTF-8."""
         record = {"schema": SCHEMA, **asdict(self)}
+        for turn in record["turns"]:
+            for name in _SAMPLED:
+                if turn[name] is None:  # most policies are no models; their lines stay as they always were
+                    del turn[name]
         text = json.dumps(record, ensure_ascii=False)
         # A policy may write lone surrogates, which UTF-8 cannot hold; JSON's own escapes can.
         return json.dumps(record) if any("\ud800" <= c <= "\udfff" for c in text) else text
@@ -152,7 +163,7 @@ class Trajectory:
         if not isinstance(raw, dict) or raw.pop("schema", None) != SCHEMA:
             raise TrajectoryError(f"no record of schema {SCHEMA!r}; was the file written by another version?")
         try:
-            turns = tuple(Turn(**turn) for turn in raw.pop("turns"))
+            turns = tuple(Turn(**_sampled(turn)) for turn in raw.pop("turns"))
             golden = tuple(raw.pop("golden_answers"))
             made = cls(turns=turns, golden_answers=golden, **raw)
         except (TypeError, KeyError, AttributeError) as e:
@@ -164,6 +175,20 @@ class Trajectory:
         if not all(isinstance(answer, str) for answer in golden):
             raise TrajectoryError(f"fields do not fit schema {SCHEMA!r}: golden_answers is {golden!r:.80}")
         return made
+
+
+_SAMPLED = ("token_ids", "logprobs", "finish_reason")
+
+
+def _sampled(turn: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a turn's fields with lists of numbers as tuples."""
+    fields = dict(turn)
+    for name, kinds in (("token_ids", int), ("logprobs", (int, float))):
+        if isinstance(values := fields.get(name), list):
+            if not all(isinstance(value, kinds) for value in values):
+                raise TypeError(f"{name} is {values!r:.80}")
+            fields[name] = tuple(values)
+    return fields
 
 
 _TEXT_OR_NONE = (str, NoneType)
@@ -190,6 +215,9 @@ _TURN_FIELDS: Mapping[str, type | tuple[type, ...]] = {
     "output_truncated": bool,
     "timed_out": bool,
     "refused": _TEXT_OR_NONE,
+    "token_ids": (tuple, NoneType),
+    "logprobs": (tuple, NoneType),
+    "finish_reason": _TEXT_OR_NONE,
 }
 
 
