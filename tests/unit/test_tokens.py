@@ -143,7 +143,7 @@ def test_a_recorded_episode_trains_its_turns_and_their_ends() -> None:
         messages = record.messages()
         text = tokens.tokenizer.apply_chat_template(messages, tokenize=False)
         assert tokens.tokenizer.decode(t.ids) == text.removesuffix("\n")
-            assert t.logprobs is None
+        assert t.logprobs is None
 
 
 STRIPS = CHATML.replace("message['content'] +", "message['content'].split('</think>')[-1] +")
