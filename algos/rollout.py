@@ -27,7 +27,7 @@ from grepseek_env.paths import atomic_file
 from grepseek_env.prompts import prompt_hash
 from grepseek_env.trajectory import Trajectory, TrajectoryWriter, read_trajectories
 from grepseek_env.types import Question
-from policies.base import make_policy, policy_names
+from policies.options import add_policy_arguments, policy_from_args
 
 if TYPE_CHECKING:
     import argparse
@@ -280,8 +280,8 @@ def _tokenizer_name(counter: Any) -> str | None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the options of `grepseek rollout`."""
+    add_policy_arguments(parser)
     add = parser.add_argument
-    add("--policy", required=True, help=f"one of: {', '.join(policy_names())}")
     add("--out", type=Path, required=True, help="run folder; the same command resumes a stopped run")
     add("--limit", type=int, help="number of questions (default: all)")
     add("--samples", type=int, default=1, help="episodes a question (default: 1)")
@@ -296,7 +296,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs `grepseek rollout`."""
-    policy = make_policy(args.policy)
+    policy = policy_from_args(args)
     start = time.perf_counter()
     try:
         trajectories = collect(
