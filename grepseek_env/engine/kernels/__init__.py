@@ -1,5 +1,5 @@
 """Machine code for scanning, compiled by numba.
 
-Importing this package imports nothing; importing one of its modules imports numba and compiles, or loads from the
-cache, what the module holds. So they are imported inside functions, behind `compiler.load`.
+Importing this package, `load`, `encode` or `state` is cheap. Importing another module imports numba and compiles what
+the module holds, or loads it from the cache; so they are imported inside functions, after `load.load`.
 """

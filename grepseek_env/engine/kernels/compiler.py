@@ -1,26 +1,16 @@
-"""Compiles kernels once a machine: where compiled code is kept, and what decorators kernels bear.
-
-A cold compilation takes seconds, loading from the cache a fraction of one. The cache folder's name holds a digest of
-every source file that kernels are made of, since numba itself looks only at the file of the outermost function.
-"""
+"""What kernels bear as decorators; see `load` for where compiled code is kept."""
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import os
-import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
 from numba.core import types
 from numba.extending import intrinsic
 
-from grepseek_env.errors import ConfigError
-from grepseek_env.paths import cache_dir
+from grepseek_env.engine.kernels.load import code_folder
 
 __all__ = ["U64", "emitted", "inline", "kernel"]
 
@@ -28,7 +18,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _TYPES: Any = types
 U64: Callable[[int], int] = _TYPES.uint64
-_SOURCES = ("kernels", "index")  # packages beside each other whose files make up kernels
 _NJIT: Any = numba.njit
 _LOCK = threading.Lock()
 _OPTIONS = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
@@ -45,7 +34,7 @@ def kernel(*signatures: object) -> Callable[[F], F]:
         with _LOCK:  # numba reads the folder where a function is declared, from a setting of the whole process
             settings: Any = numba.config
             before = settings.CACHE_DIR
-            settings.CACHE_DIR = _folder() or before
+            settings.CACHE_DIR = code_folder() or before
             try:
                 return _compiled(function, signatures)
             finally:
@@ -94,24 +83,3 @@ def emitted(result: object, *arguments: object) -> Callable[[F], Callable[..., i
         return made
 
     return declare
-
-
-@functools.cache
-def _folder() -> str:
-    """Returns the folder for compiled code, empty if there is none that can be written."""
-    own = os.environ.get("NUMBA_CACHE_DIR")
-    try:
-        folder = (Path(own) if own else cache_dir() / "kernels") / _digest()
-        folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, ConfigError):
-        return ""
-    return str(folder) if os.access(folder, os.W_OK) else ""
-
-
-def _digest() -> str:
-    engine = Path(__file__).resolve().parent.parent
-    digest = hashlib.sha256(f"{sys.version} {numba.__version__}".encode())
-    for package in _SOURCES:
-        for file in sorted((engine / package).glob("*.py")):
-            digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
