@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from grepseek_env.tasks.world.passages import Passages
     from grepseek_env.tasks.world.schema import Relation
 
-__all__ = ["QuestionMaker"]
+__all__ = ["COMPARISONS", "ORDERINGS", "SAMENESS", "QuestionMaker"]
 
 _Found: TypeAlias = "tuple[str, tuple[str, ...], tuple[EvidenceStep, ...], dict[str, object]]"
 _LITERALS = ("date", "year", "number", "text")
@@ -46,7 +46,7 @@ _CHAINS = {
     "number": _Chain((1, 2), ("number",)),
 }
 # What is compared: (relation, question if the smaller value wins, question if the larger one does).
-_COMPARISONS = (
+COMPARISONS = (
     ("birth", "Who was born first, {a} or {b}?", "Who was born later, {a} or {b}?"),
     ("birth", "Who is older, {a} or {b}?", "Who is younger, {a} or {b}?"),
     ("founded", "Which company was founded first, {a} or {b}?", "Which company is younger, {a} or {b}?"),
@@ -60,7 +60,7 @@ _COMPARISONS = (
     ("inhabitants", "Which country has fewer people, {a} or {b}?", "Which country has more people, {a} or {b}?"),
 )
 # Yes if both have the same object.
-_SAMENESS = (
+SAMENESS = (
     ("birthplace", "Were {a} and {b} born in the same city?"),
     ("school", "Did {a} and {b} study at the same school?"),
     ("headquarters", "Are {a} and {b} headquartered in the same city?"),
@@ -69,7 +69,7 @@ _SAMENESS = (
     ("creator", "Are {a} and {b} by the same person?"),
 )
 # Yes if the first value is smaller, or larger.
-_ORDERINGS = (
+ORDERINGS = (
     ("birth", "Was {a} born before {b}?", "Was {a} born after {b}?"),
     ("founded", "Is {a} older than {b}?", "Is {a} younger than {b}?"),
     ("residents", "Does {a} have fewer residents than {b}?", "Does {a} have more residents than {b}?"),
@@ -200,9 +200,9 @@ class QuestionMaker:
         return start + first, start + second
 
     def _comparison(self, split: str, number: int, attempt: int, draw: Draw) -> _Found | None:
-        name, smaller, larger = _COMPARISONS[number % len(_COMPARISONS)]
+        name, smaller, larger = COMPARISONS[number % len(COMPARISONS)]
         relation = self._relations[name]
-        a, b = self._pair(relation, smaller, split, number // len(_COMPARISONS), attempt, draw)
+        a, b = self._pair(relation, smaller, split, number // len(COMPARISONS), attempt, draw)
         left, right = self._order_value(name, a), self._order_value(name, b)
         if left == right:
             return None
@@ -213,9 +213,9 @@ class QuestionMaker:
         return self._two(text, golden, relation, a, b, relation.subject)
 
     def _yes_no(self, split: str, number: int, attempt: int, draw: Draw) -> _Found | None:
-        number, variant = divmod(number, len(_SAMENESS) + len(_ORDERINGS))
-        if variant < len(_SAMENESS):
-            name, form = _SAMENESS[variant]
+        number, variant = divmod(number, len(SAMENESS) + len(ORDERINGS))
+        if variant < len(SAMENESS):
+            name, form = SAMENESS[variant]
             relation = self._relations[name]
             a, b = self._pair(relation, form, split, number, attempt, draw)
             if draw.chance(0.5):
@@ -225,7 +225,7 @@ class QuestionMaker:
                 b = mate
             yes = self._facts.object(name, a) == self._facts.object(name, b)
         else:
-            name, smaller, larger = _ORDERINGS[variant - len(_SAMENESS)]
+            name, smaller, larger = ORDERINGS[variant - len(SAMENESS)]
             relation = self._relations[name]
             a, b = self._pair(relation, smaller, split, number, attempt, draw)
             left, right = self._order_value(name, a), self._order_value(name, b)
