@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from grepseek_env.env import GrepSeekEnv
     from grepseek_env.trajectory import Trajectory
     from grepseek_env.types import CommandResult, Question, SearchBackend
+    from grepseek_env.vector import GrepSeekVectorEnv
     from grepseek_env.wrappers import MessagesWrapper
 
 __version__ = "0.1.0"
@@ -31,6 +32,7 @@ __all__ = [
     "CorpusStore",
     "EnvConfig",
     "GrepSeekEnv",
+    "GrepSeekVectorEnv",
     "Limits",
     "MessagesWrapper",
     "Question",
@@ -46,6 +48,7 @@ _LAZY = {
     "CorpusStore": "grepseek_env.corpus.store",
     "EnvConfig": "grepseek_env.config",
     "GrepSeekEnv": "grepseek_env.env",
+    "GrepSeekVectorEnv": "grepseek_env.vector",
     "Limits": "grepseek_env.config",
     "MessagesWrapper": "grepseek_env.wrappers",
     "Question": "grepseek_env.types",
@@ -66,4 +69,8 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-register(id="GrepSeek-v0", entry_point="grepseek_env.env:GrepSeekEnv")
+register(
+    id="GrepSeek-v0",
+    entry_point="grepseek_env.env:GrepSeekEnv",
+    vector_entry_point="grepseek_env.vector:GrepSeekVectorEnv",
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -24,10 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from grepseek_env.corpus.store import CorpusStore
+    from grepseek_env.episode import Outcome, Result
     from grepseek_env.reward import RewardFunction
     from grepseek_env.tasks import QuestionSet
     from grepseek_env.trajectory import Trajectory
     from grepseek_env.types import CommandResult, Question
+
+    Step = tuple[str, float, bool, bool, dict[str, Any]]
 
 __all__ = ["DEFAULT_CORPUS", "GrepSeekEnv", "QuestionStream", "make_rules"]
 
@@ -85,9 +89,23 @@ class QuestionStream:
 
     The order of a pass is drawn when its first question is needed, from the environment's own generator, so the same
     seed gives the same questions.
+
+    Args:
+        questions: all questions.
+        shuffle: False takes them in their own order.
+        shard: (i, n) asks only every n-th question, from the i-th on, so that n streams never ask the same. Where
+            there are fewer than n questions, each stream has one of them.
+
+    Raises:
+        ConfigError: `shard` is no such pair.
     """
 
-    def __init__(self, questions: QuestionSet, *, shuffle: bool) -> None:
+    def __init__(self, questions: QuestionSet, *, shuffle: bool, shard: tuple[int, int] = (0, 1)) -> None:
+        match shard:
+            case (int(index), int(count)) if 0 <= index < count:
+                self._places = range(index % len(questions), len(questions), count)
+            case _:
+                raise ConfigError(f"shard is {shard!r}; it must be a pair (i, n) with 0 <= i < n")
         self.questions = questions
         self.shuffle = shuffle
         self._order: list[int] = []
@@ -99,9 +117,9 @@ class QuestionStream:
     def next(self, rng: Any) -> Question:
         """Returns the next question, drawing a new order with `rng` at the start of a pass."""
         if not self._order:
-            count = len(self.questions)
+            count = len(self._places)
             self._order = rng.permutation(count)[::-1].tolist() if self.shuffle else list(range(count))[::-1]
-        return self.questions[self._order.pop()]
+        return self.questions[self._places[self._order.pop()]]
 
 
 class GrepSeekEnv(gymnasium.Env[str, str]):
@@ -129,6 +147,7 @@ class GrepSeekEnv(gymnasium.Env[str, str]):
         command_timeout: seconds a command may run (default 60).
         limits: all limits of a command.
         shuffle: draw questions in random order; False takes them in the file's order.
+        shard: (i, n) asks only every n-th question, from the i-th on: n such environments never ask the same.
         timing: add `command_seconds` to info. Off by default, so that the same seed gives the same info.
         render_mode: None, "ansi" (`render()` returns the transcript) or "human" (it is printed as it grows, in
             colour on a terminal).
@@ -158,6 +177,7 @@ class GrepSeekEnv(gymnasium.Env[str, str]):
         command_timeout: float | None = None,
         limits: Limits | None = None,
         shuffle: bool = True,
+        shard: tuple[int, int] = (0, 1),
         timing: bool = False,
         render_mode: str | None = None,
     ) -> None:
@@ -175,7 +195,8 @@ class GrepSeekEnv(gymnasium.Env[str, str]):
             limits=limits,
         )
         self.question_set = load_question_set(questions, corpus=corpus, split=split)
-        self._stream = QuestionStream(self.question_set, shuffle=shuffle)
+        self._shuffle, self._shard = shuffle, shard
+        self._stream = QuestionStream(self.question_set, shuffle=shuffle, shard=shard)
         if backend is not None and not isinstance(backend, SearchBackend):
             raise ConfigError(f"backend is {backend!r:.200}; it must be a SearchBackend, as open_backend() makes them")
         self._owns_backend = backend is None
@@ -187,6 +208,25 @@ class GrepSeekEnv(gymnasium.Env[str, str]):
         self._printed = 0
         self.observation_space = FreeText()
         self.action_space = FreeText()
+
+    def sibling(self, index: int, count: int) -> GrepSeekEnv:
+        """Returns an environment with episodes of its own that shares everything else, the backend included.
+
+        It does not close the backend.
+
+        Args:
+            index: which of the siblings it is.
+            count: siblings among which this environment's questions are dealt out; 1 gives it all of them.
+        """
+        first, step = self._shard
+        other = copy.copy(self)
+        other._shard = first + step * index, step * count  # noqa: SLF001 - its own class
+        other._stream = QuestionStream(self.question_set, shuffle=self._shuffle, shard=other._shard)  # noqa: SLF001
+        other._owns_backend = False  # noqa: SLF001
+        other._episode, other._printed = None, 0  # noqa: SLF001
+        other._np_random = other._np_random_seed = None  # noqa: SLF001
+        other.observation_space, other.action_space = FreeText(), FreeText()
+        return other
 
     @property
     def system_prompt(self) -> str:
@@ -247,14 +287,43 @@ class GrepSeekEnv(gymnasium.Env[str, str]):
             EpisodeError: before `reset()` or after the end.
             ConfigError: the action is no text.
         """
+        began = self.begin_step(action)
+        if not isinstance(began, Pending):
+            return began
+        start = time.perf_counter()
+        result = self._run(began)
+        return self.end_step(result, time.perf_counter() - start)
+
+    def begin_step(self, action: str) -> Step | Pending:
+        """Does the first half of `step`, for drivers that run many environments' commands together.
+
+        Returns:
+            What `step` returns, or a command that has to be run; its result is due at `end_step`.
+
+        Raises:
+            EpisodeError: before `reset()`, after the end, or before the last command's result.
+            ConfigError: the action is no text.
+        """
         outcome = self.episode.submit(action)
-        if isinstance(outcome, Pending):
-            start = time.perf_counter()
-            result = self._run(outcome)
-            seconds = time.perf_counter() - start
-            outcome = self.episode.resume(result)
-            if self._timing:
-                outcome.info["command_seconds"] = seconds
+        return outcome if isinstance(outcome, Pending) else self._told(outcome)
+
+    def end_step(self, result: Result, seconds: float) -> Step:
+        """Does the second half of `step`.
+
+        Args:
+            result: of the command, or the exception that took its place.
+            seconds: how long the command took.
+
+        Raises:
+            EpisodeError: no command is due.
+            GrepSeekError: an exception that is neither the policy's mistake nor an infrastructure fault.
+        """
+        outcome = self.episode.resume(result)
+        if self._timing:
+            outcome.info["command_seconds"] = seconds
+        return self._told(outcome)
+
+    def _told(self, outcome: Outcome) -> Step:
         self._show()
         return outcome.observation, outcome.reward, outcome.terminated, outcome.truncated, outcome.info
 
