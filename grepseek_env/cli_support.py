@@ -28,16 +28,24 @@ def add_mode_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_env_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the options that describe an environment; `env_kwargs` reads them."""
+def add_env_arguments(parser: argparse.ArgumentParser, *, split: str = "train", many: bool = False) -> None:
+    """Declares the options that describe an environment; `env_kwargs` reads them.
+
+    Args:
+        parser: gets the options.
+        split: the default of `--split`.
+        many: `--questions` may name several sets, with commas between.
+    """
     add_corpus_argument(parser)
     parser.add_argument(
         "--questions",
-        metavar="FILE|NAME",
-        help="a FlashRAG JSONL file or a set's name (default: the questions of a generated world)",
+        metavar="SET[,SET]" if many else "FILE|NAME",
+        help="a FlashRAG JSONL file or a set's name (default: the questions of a generated world)"
+        if not many
+        else "FlashRAG JSONL files or names such as nq, commas between (default: the questions of a generated world)",
     )
     parser.add_argument(
-        "--split", choices=("train", "test"), default="train", help="split of a named set (default: train)"
+        "--split", choices=("train", "test"), default=split, help=f"split of a named set (default: {split})"
     )
     parser.add_argument("--action-format", default="hermes", help="hermes or plain (default: hermes)")
     parser.add_argument("--max-turns", type=int, default=6, help="policy turns, the answer included (default: 6)")
