@@ -178,6 +178,26 @@ class ChatTokens:
         self.end_token: int = closing[0]
         self._check_ids(roles[0])
 
+    @classmethod
+    def load(cls, path: str, *, chat_template: str | None = None, roles: Sequence[str] = ("user",)) -> ChatTokens:
+        """Loads a tokenizer of transformers from a folder or by name.
+
+        Raises:
+            ConfigError: transformers is missing, nothing can be loaded from there, or the template cannot be used.
+        """
+        try:
+            from transformers import AutoTokenizer  # noqa: PLC0415 - optional, and slow to import
+        except ImportError as e:
+            raise ConfigError(
+                f"tokenizer is {path!r}, which needs transformers: pip install 'grepseek-env[tokenizers]'"
+            ) from e
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(path)
+        except (OSError, ValueError, ImportError) as e:
+            first_line = str(e).strip().partition("\n")[0]
+            raise ConfigError(f"no tokenizer {path!r} can be loaded ({first_line}); give the folder of one") from e
+        return cls(tokenizer, chat_template=chat_template, roles=roles)
+
     def opening(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
         """Returns the ids up to where the policy's first turn starts.
 

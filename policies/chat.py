@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
+import time
 from abc import ABC
 from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import Future
@@ -33,8 +34,10 @@ __all__ = [
     "Message",
     "ModelError",
     "Sampling",
+    "in_models_loop",
     "make_model",
     "per_conversation",
+    "raise_if_all_failed",
     "run_async",
 ]
 
@@ -230,11 +233,11 @@ class _Loop:
     """An event loop in a thread of its own, so that synchronous code may wait for coroutines anywhere."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, name="grepseek-models", daemon=True).start()
+        self.loop = asyncio.new_event_loop()
+        threading.Thread(target=self.loop.run_forever, name="grepseek-models", daemon=True).start()
 
     def run(self, coroutine: Any) -> Any:
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
         try:
             return future.result()
         except BaseException:
@@ -263,12 +266,27 @@ def run_async(coroutine: Coroutine[Any, Any, _T]) -> _T:
     return result
 
 
+async def in_models_loop(coroutine: Coroutine[Any, Any, _T]) -> _T:
+    """Awaits a coroutine in the event loop of `run_async`, from whatever loop is running.
+
+    A client whose connections belong to one loop can so be used from many.
+    """
+    loop = _loop().loop
+    if asyncio.get_running_loop() is loop:
+        return await coroutine
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, loop))
+
+
 @dataclass(frozen=True, slots=True)
 class _Request:
     messages: Sequence[Message]
     sampling: Sampling
     prompt_ids: Sequence[int] | None
     future: Future[Completion]
+
+
+# Turns that come together, as at the start of many episodes, should not have the first of them run alone.
+_GATHER_SECONDS = 0.005
 
 
 class _Gatherer:
@@ -292,6 +310,7 @@ class _Gatherer:
         return request.future
 
     def _run(self) -> None:
+        time.sleep(_GATHER_SECONDS)
         while True:
             with self._lock:
                 batch, self._waiting = self._waiting, []

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["REASONING_FIELDS", "find_reasoning", "join_reasoning", "put_back_stop", "without_thoughts"]
+__all__ = ["REASONING_FIELDS", "UNTOLD", "find_reasoning", "join_reasoning", "put_back_stop", "without_thoughts"]
 
 # What servers call it: DeepSeek, vLLM and SGLang, then vLLM anew and OpenRouter, then others.
 REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
+# A server that does not say which stop string it met.
+UNTOLD = object()
 _OPEN, _CLOSE = "<think>", "</think>"
 
 
@@ -52,18 +54,19 @@ def without_thoughts(text: str) -> str:
     return "" if (rest or head).lstrip().startswith(_OPEN) else text
 
 
-def put_back_stop(text: str, stop: Sequence[str], *, matched: Any = None) -> str:
+def put_back_stop(text: str, stop: Sequence[str], *, matched: Any = UNTOLD) -> str:
     """Returns the text with the stop string that a server cut off.
 
     Args:
         text: what the server returned, which ended at a stop string or at the end of the turn.
         stop: the stop strings of the request.
-        matched: the stop string that was met, where the server tells.
+        matched: the stop string that was met, or anything else where the turn ended by itself; `UNTOLD` where the
+            server does not tell.
     """
     if any(text.endswith(s) for s in stop):
         return text
-    if isinstance(matched, str) and matched in stop:
-        return text + matched
+    if matched is not UNTOLD:
+        return text + matched if isinstance(matched, str) and matched in stop else text
     # Not told: a closing tag belongs to the opening tag that is still open, the last one where there are several.
     open_tags: list[tuple[int, str]] = []
     for s in stop:
