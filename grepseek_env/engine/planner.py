@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from grepseek_env.corpus.facts import CorpusFacts
     from grepseek_env.engine.plan import Argv, Plan
 
-__all__ = ["plan"]
+__all__ = ["plan", "why_once"]
 
 _CORPUS_NAMES = frozenset({"corpus.jsonl", "./corpus.jsonl"})
 _DIGITS = re.compile(r"[0-9]{1,18}")  # more digits may overflow, which is the program's own affair
@@ -122,7 +122,7 @@ def plan(pipeline: Pipeline, corpus: CorpusFacts, *, locale: str = "C") -> Plan:
         locale: LC_ALL of the programs.
     """
     stages = pipeline.stages
-    if (why := _never(pipeline, corpus)) is not None:
+    if (why := why_once(pipeline, corpus)) is not None:
         return Sequential(why)
     draft = _Draft()
     stream = _Stream(corpus, locale)
@@ -172,8 +172,11 @@ def _finish(pipeline: Pipeline, draft: _Draft) -> Plan:
     )
 
 
-def _never(pipeline: Pipeline, corpus: CorpusFacts) -> str | None:
-    """Says why nothing of the pipeline can run on slices, or None."""
+def why_once(pipeline: Pipeline, corpus: CorpusFacts) -> str | None:
+    """Says why the pipeline needs one pass, whatever its flags: it does not read the corpus in its first stage alone.
+
+    None where it may run on slices or on some lines only.
+    """
     first, *others = pipeline.stages
     if corpus.bytes == 0:
         return "the corpus is empty"

@@ -34,7 +34,6 @@ SPECIAL_LETTERS: dict[bytes, bytes] = {
     "\u212a".encode(): b"k",  # the Kelvin sign
     "\u017f".encode(): b"s",  # the long s
     "\u0131".encode(): b"i",  # the dotless i
-    "\u0130".encode(): b"i",  # the dotted capital I
 }
 """UTF-8 of a code point outside ASCII that a search ignoring case may take for an ASCII letter -> that letter."""
 
