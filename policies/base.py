@@ -135,14 +135,14 @@ def make_policy(name: str, **options: Any) -> Policy:
 
 def _check_options(name: str, make: Any, options: dict[str, Any]) -> None:
     kinds = inspect.Parameter
-    parameters = [p for p in inspect.signature(make).parameters.values() if p.kind is not kinds.VAR_POSITIONAL]
-    if any(p.kind is kinds.VAR_KEYWORD for p in parameters):
-        return
-    known = [p.name for p in parameters]
-    for option in options:
-        if option not in known:
-            there = ", ".join(known) or "none"
-            raise ConfigError(f"policy {name!r} has no option {option!r}{closest(option, known)}; there are: {there}")
-    for p in parameters:
+    parameters = inspect.signature(make).parameters.values()
+    named = [p for p in parameters if p.kind not in {kinds.VAR_POSITIONAL, kinds.VAR_KEYWORD}]
+    known = [p.name for p in named]
+    if not any(p.kind is kinds.VAR_KEYWORD for p in parameters):  # else the function itself knows its options
+        for option in options:
+            if option not in known:
+                near, there = closest(option, known), ", ".join(known) or "none"
+                raise ConfigError(f"policy {name!r} has no option {option!r}{near}; there are: {there}")
+    for p in named:
         if p.default is kinds.empty and p.name not in options:
             raise ConfigError(f"policy {name!r} needs the option {p.name}; give it as --policy-option {p.name}=VALUE")

@@ -36,6 +36,7 @@ __all__ = [
     "Sampling",
     "in_models_loop",
     "make_model",
+    "model_class",
     "per_conversation",
     "raise_if_all_failed",
     "run_async",
@@ -342,6 +343,12 @@ _KINDS = {
 }
 
 
+def model_class(kind: str) -> Any:
+    """Returns the class behind a kind of model: "hf", "vllm" or "openai"."""
+    module, name = _KINDS[kind]
+    return getattr(import_module(module), name)
+
+
 def make_model(spec: str, **options: Any) -> ChatModel:
     """Builds a chat model from its name.
 
@@ -359,8 +366,7 @@ def make_model(spec: str, **options: Any) -> ChatModel:
         raise ConfigError(
             f"model is {spec!r}{closest(kind, list(_KINDS))}; it must be hf:PATH, vllm:PATH or openai:MODEL@BASE_URL"
         )
-    module, name = _KINDS[kind]
-    make = getattr(import_module(module), name)
+    make = model_class(kind)
     if kind == "openai":
         rest, at, url = rest.partition("@")
         options |= {"base_url": url} if at else {}

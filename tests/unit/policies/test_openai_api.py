@@ -160,16 +160,16 @@ TOO_LONG = [
         "200 in the completion). Please reduce the length of the messages or completion."
     ),
     (
-        "'max_tokens' or 'max_completion_tokens' is too large: 200. This model's maximum context length is 4096 tokens and "
-        "your request has 4000 input tokens (200 > 4096 - 4000)."
+        "'max_tokens' or 'max_completion_tokens' is too large: 200. This model's maximum context length is 4096 tokens "
+        "and your request has 4000 input tokens (200 > 4096 - 4000)."
     ),
     (
-        "You passed 4000 input tokens and requested 200 output tokens. However, the model's context length is only 4096 "
-        "tokens, resulting in a maximum input length of 3896 tokens."
+        "You passed 4000 input tokens and requested 200 output tokens. However, the model's context length is only "
+        "4096 tokens, resulting in a maximum input length of 3896 tokens."
     ),
     (
-        "Requested token count exceeds the model's maximum context length of 4096 tokens. You requested a total of 4200 "
-        "tokens: 4000 tokens from the input messages and 200 tokens for the completion."
+        "Requested token count exceeds the model's maximum context length of 4096 tokens. You requested a total of "
+        "4200 tokens: 4000 tokens from the input messages and 200 tokens for the completion."
     ),
 ]
 
