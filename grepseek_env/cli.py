@@ -225,12 +225,14 @@ def _prompt(args: argparse.Namespace) -> int:
 
 def _bench_arguments(parser: argparse.ArgumentParser) -> None:
     from grepseek_env.bench.engine.arguments import add_arguments
+    from grepseek_env.bench.vector.arguments import add_arguments as add_vector_arguments
 
-    sub = parser.add_subparsers(dest="bench_command", required=True, metavar="env|engine")
+    sub = parser.add_subparsers(dest="bench_command", required=True, metavar="env|engine|vector")
     env = sub.add_parser("env", help="time that a step costs beyond its command")
     env.add_argument("--steps", type=int, default=500, help="steps a repetition (default: 500)")
     env.add_argument("--repetitions", type=int, default=7, help="(default: 7)")
     add_arguments(sub.add_parser("engine", help="every way to run a command, against bash and side by side"))
+    add_vector_arguments(sub.add_parser("vector", help="many environments at once, against Gymnasium's own ways"))
 
 
 def _bench(args: argparse.Namespace) -> int:
@@ -241,6 +243,13 @@ def _bench(args: argparse.Namespace) -> int:
         names = EngineBench.__dataclass_fields__
         options = EngineBench(**{name: value for name, value in vars(args).items() if name in names})
         return bench_engine(options, command_line=sys.argv)
+
+    if args.bench_command == "vector":
+        from grepseek_env.bench.vector.run import VectorBench, bench_vector
+
+        names = VectorBench.__dataclass_fields__
+        chosen = VectorBench(**{name: value for name, value in vars(args).items() if name in names})
+        return bench_vector(chosen, command_line=sys.argv)
 
     from grepseek_env.bench.env_overhead import bench_env
 

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import statistics
 import time
-from typing import TYPE_CHECKING
 
 from grepseek_env.actions import ACTION_FORMATS
 from grepseek_env.backend import open_corpus
+from grepseek_env.bench.timed import TimedBackend
 from grepseek_env.engine.local import LocalBackend
 from grepseek_env.env import GrepSeekEnv
 from grepseek_env.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from typing_extensions import Self
-
-    from grepseek_env.errors import GrepSeekError
-    from grepseek_env.types import CommandResult, SearchBackend
 
 __all__ = ["bench_env", "measure"]
 
@@ -31,50 +22,10 @@ _COMMANDS = (
 )
 
 
-class _Timed:
-    """Passes calls on to a backend and adds up the time inside it."""
-
-    def __init__(self, inner: SearchBackend) -> None:
-        self._inner = inner
-        self.seconds = 0.0
-
-    @property
-    def program_dir(self) -> Path:
-        return self._inner.program_dir
-
-    @property
-    def corpus_digest(self) -> str:
-        return self._inner.corpus_digest
-
-    def run(self, command: str, *, timeout: float | None = None, max_output_bytes: int | None = None) -> CommandResult:
-        start = time.perf_counter()
-        try:
-            return self._inner.run(command, timeout=timeout, max_output_bytes=max_output_bytes)
-        finally:
-            self.seconds += time.perf_counter() - start
-
-    def run_many(
-        self, commands: Sequence[str], *, timeout: float | None = None, max_output_bytes: int | None = None
-    ) -> list[CommandResult | GrepSeekError]:
-        return self._inner.run_many(commands, timeout=timeout, max_output_bytes=max_output_bytes)
-
-    def explain(self, command: str) -> str:
-        return self._inner.explain(command)
-
-    def close(self) -> None:
-        self._inner.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
-
-
 def measure(*, steps: int) -> list[tuple[float, float]]:
     """Returns (step seconds, command seconds) of `steps` tool-call steps of `GrepSeekEnv` on the default world."""
     # Without the result cache: the ratio is against commands that are run.
-    backend = _Timed(LocalBackend(open_corpus("world:tiny"), cache_bytes=0))
+    backend = TimedBackend(LocalBackend(open_corpus("world:tiny"), cache_bytes=0))
     env = GrepSeekEnv(backend=backend, max_turns=steps + 1)
     write = ACTION_FORMATS["hermes"].render_action
     turns = [write("I look for a word.", command=c) for c in _COMMANDS]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["Draw", "Sample", "Word", "choose_words", "line_ranges", "read_sample"]
+__all__ = ["Draw", "Sample", "Word", "candidates", "choose_words", "line_ranges", "read_sample"]
 
 _BLOCKS = 64
 _BLOCK_BYTES = 256 << 10
@@ -129,23 +129,23 @@ def choose_words(
     """
     ranges = line_ranges(lines)
     columns: dict[str, list[Word]] = {}
-    for letter, candidates in _candidates(sample, lines, ranges, seed).items():
+    for letter, texts in candidates(sample, lines, ranges, seed).items():
         low, high = ranges[letter]
         found: list[Word] = []
-        queue = iter(candidates[: _MOST_TRIED * draws])
+        queue = iter(texts[: _MOST_TRIED * draws])
         while len(found) < draws and (batch := list(itertools.islice(queue, 2 * (draws - len(found))))):
             counted = (Word(text, number) for text, number in zip(batch, count(batch), strict=True))
             found += [word for word in counted if low <= word.lines <= high]
         if not found:
             raise ConfigError(
                 f"the corpus of {lines} lines has no word for {letter}, {LETTERS[letter]} (here {low} to {high}): "
-                f"{len(candidates)} candidates were looked at; use a larger corpus of ordinary text"
+                f"{len(texts)} candidates were looked at; use a larger corpus of ordinary text"
             )
         columns[letter] = found
     return [{letter: words[number % len(words)] for letter, words in columns.items()} for number in range(draws)]
 
 
-def _candidates(sample: Sample, lines: int, ranges: Mapping[str, tuple[int, int]], seed: int) -> dict[str, list[str]]:
+def candidates(sample: Sample, lines: int, ranges: Mapping[str, tuple[int, int]], seed: int) -> dict[str, list[str]]:
     """Returns letter -> what may do, in the order in which to try."""
 
     def shuffled(texts: Iterable[str]) -> list[str]:

@@ -1,0 +1,1 @@
+"""`grepseek bench vector`: many environments at once, ours and Gymnasium's own ways."""
