@@ -5,6 +5,15 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
+from grepseek_env.engine.literals.records import (
+    CountBytes,
+    CountLines,
+    Everything,
+    GrepCount,
+    HeadLines,
+    Rest,
+)
+from grepseek_env.engine.literals.records import Exists as AnyLine
 from grepseek_env.engine.plan import (
     Concat,
     Exists,
@@ -23,9 +32,12 @@ from grepseek_env.engine.plan import (
 )
 
 if TYPE_CHECKING:
+    from grepseek_env.engine.literals.records import Clause, ExactFilter, Literal, Narrowing, Sink
     from grepseek_env.engine.plan import Argv, Combiner, Plan
 
-__all__ = ["explain_combiner", "explain_plan"]
+__all__ = ["explain_combiner", "explain_narrowing", "explain_plan"]
+
+_SHOWN_LITERALS = 4
 
 _SHOWN = {
     UniqShow.ALL: "equal lines on both sides of a slice's end become one",
@@ -90,6 +102,79 @@ def explain_combiner(combiner: Combiner) -> str:
             return f"one after the other, {what} counted on from slice to slice"
         case Exists():
             return "later slices are stopped once one has a match"
+
+
+def explain_narrowing(
+    narrowing: Narrowing,
+    fed: tuple[Argv, ...],
+    *,
+    where: str,
+    corpus_bytes: int,
+    indexed: bool,
+    candidates: tuple[int, int] | None,
+    otherwise: str,
+) -> str:
+    """Returns what is searched for where, and what becomes of the lines.
+
+    Args:
+        narrowing: what is proven about the command.
+        fed: the programs that are given the lines; none where it is answered in process.
+        where: "memory" or "kernels".
+        corpus_bytes: the corpus's.
+        indexed: there is an index.
+        candidates: how many parts of the corpus it leaves, and their bytes; None where it leaves everything.
+        otherwise: how the command would run without narrowing.
+    """
+    lines = [f"narrowed:   {narrowing.reason}"]
+    if narrowing.filters:
+        lines += [f"lines with: {_clause(each.literals)}{_manner(each)}" for each in narrowing.filters]
+    else:
+        lines += [f"lines with: {_clause(clause)}" for clause in narrowing.clauses]
+    match where, candidates:
+        case "memory", _:
+            lines.append("found in:   the corpus, held in memory")
+        case _, (parts, size):
+            share = 100 * size / max(corpus_bytes, 1)
+            lines.append(
+                f"found in:   {_count(parts, 'part')} of the corpus by its index, {size} bytes ({share:.3g} %)"
+            )
+        case _:
+            why = "its index rules too little out" if indexed else "it has no index (grepseek corpus build --index)"
+            lines.append(f"found in:   the whole corpus, {corpus_bytes} bytes, scanned in process: {why}")
+    lines.append(
+        f"then:       {_pipeline(fed)}" if fed else f"answer:     {_answered(narrowing.sink)}, no program started"
+    )
+    return "\n".join([*lines, "without narrowing it would be", otherwise])
+
+
+def _clause(clause: Clause) -> str:
+    shown = " or ".join(map(_literal, clause[:_SHOWN_LITERALS]))
+    return shown if len(clause) <= _SHOWN_LITERALS else f"{shown} or {len(clause) - _SHOWN_LITERALS} others"
+
+
+def _literal(literal: Literal) -> str:
+    return repr(literal.text.decode(errors="backslashreplace")) + " in any case" * literal.fold
+
+
+def _manner(each: ExactFilter) -> str:
+    manner = ", as the whole line" if each.whole_line else ", as a word" if each.word != "none" else ""
+    return manner + (", left out" if each.invert else "")
+
+
+def _answered(sink: Sink) -> str:
+    match sink:
+        case Everything():
+            return "these lines"
+        case HeadLines(lines):
+            return f"the first {_count(lines, 'line')} of them"
+        case CountLines() | GrepCount():
+            return "their number"
+        case CountBytes():
+            return "their bytes, counted"
+        case AnyLine():
+            return "whether there is one"
+        case Rest():
+            return "these lines"
 
 
 def _count(number: int, what: str) -> str:

@@ -38,11 +38,16 @@ class Output:
         self._size = 0
 
     @property
+    def bounded(self) -> bool:
+        """Whether not all may be kept."""
+        return self._budget != math.inf
+
+    @property
     def cut(self) -> bool:
         """Whether there was more than is kept."""
         return self._size > self._budget
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Keeps data.
 
         Raises:
@@ -114,7 +119,7 @@ class Once:
         if self._chain.has_ended():
             self._end(-1)
 
-    def write(self, data: bytes, pump: Callable[[], None]) -> None:
+    def write(self, data: bytes | memoryview, pump: Callable[[], None]) -> None:
         """Passes data on, calling `pump` to wait.
 
         Raises:

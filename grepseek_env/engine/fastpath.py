@@ -1,0 +1,279 @@
+"""Answers commands that are nothing but searches for literals, without starting a program.
+
+The lines come from a search (`Search`), which is a scan of the corpus file or of what an index leaves of it, in one
+thread or several, or of a small corpus in memory. What becomes of them is the sink.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import numpy as np
+
+from grepseek_env.corpus.slicer import first_cut
+from grepseek_env.engine.literals.records import (
+    CountBytes,
+    CountLines,
+    Everything,
+    Exists,
+    GrepCount,
+    HeadLines,
+    Rest,
+)
+from grepseek_env.engine.scanning import EVERY_LINE, Scanner
+from grepseek_env.engine.scheduler import usable_cores
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from grepseek_env.engine.literals.records import Clause, Sink
+    from grepseek_env.engine.once import Output
+    from grepseek_env.engine.question import Question
+    from grepseek_env.engine.scanning import Spans
+    from grepseek_env.engine.scheduler import Grant
+
+__all__ = ["FIRST_BYTES", "FileSearch", "Search", "Write", "answer", "whole"]
+
+FIRST_BYTES = 256 << 10
+"""What is scanned before anything is planned, where the first lines may be enough."""
+
+_ALONE = 8 << 20  # fewer bytes are scanned by one thread: handing them out takes as long
+_FIRST_PIECE, _WRITTEN_PIECE, _COUNTED_PIECE = 2 << 20, 4 << 20, 16 << 20  # what is found is held in memory
+_WAIT = 0.02  # seconds between looks at the clock while others scan
+
+Write: TypeAlias = "Callable[[memoryview | bytes], object]"
+
+
+class Search(Protocol):
+    """Finds wanted lines in order."""
+
+    def __call__(self, write: Write | None, *, most_lines: int = EVERY_LINE, early: bool = False) -> tuple[int, int]:
+        """Searches.
+
+        Args:
+            write: is given lines, whole ones and in order; None: they are only counted.
+            most_lines: stops after so many.
+            early: the first lines may be enough.
+
+        Returns:
+            how many there were, and their bytes, newlines included.
+        """
+
+
+class Index(Protocol):
+    """What knows parts of the corpus outside of which no line satisfies clauses."""
+
+    def __call__(self, clauses: tuple[Clause, ...], /) -> Spans | None:
+        """Returns the parts; None where they would be about everything."""
+
+
+def answer(sink: Sink, search: Search, output: Output) -> int:
+    """Searches, writes what the command prints, and returns its exit code.
+
+    Args:
+        sink: what becomes of the lines; not `Rest`.
+        search: finds them.
+        output: what is written; where it is full, the exit code means nothing.
+
+    Raises:
+        Decided: the output is full.
+    """
+    match sink:
+        case Everything():
+            lines, _ = search(output.write, early=output.bounded)
+            return int(lines == 0)
+        case HeadLines(most, fails):
+            lines, _ = search(output.write, most_lines=most, early=True) if most else (0, 0)
+            return int(fails and lines == 0)
+        case CountLines():
+            lines, _ = search(None)
+            output.write(b"%d\n" % lines)
+            return 0
+        case CountBytes():
+            _, size = search(None)
+            output.write(b"%d\n" % size)
+            return 0
+        case GrepCount(zero):
+            lines, _ = search(None)
+            if lines or zero:
+                output.write(b"%d\n" % lines)
+            return int(lines == 0)
+        case Exists():
+            lines, _ = search(None, most_lines=1, early=True)
+            return int(lines == 0)
+        case Rest():
+            raise AssertionError("what programs do with lines is not answered here")
+
+
+@dataclass(frozen=True, slots=True)
+class FileSearch:
+    """Searches the corpus file with the kernels.
+
+    Attributes:
+        file: its descriptor.
+        size: its bytes.
+        question: which lines are wanted.
+        index: what narrows the search; None: the whole file is scanned.
+        grant: the cores that the command holds.
+        check: called every few milliseconds; what it raises ends the search.
+    """
+
+    file: int
+    size: int
+    question: Question
+    index: Index | None
+    grant: Grant
+    check: Callable[[], None]
+
+    def __call__(self, write: Write | None, *, most_lines: int = EVERY_LINE, early: bool = False) -> tuple[int, int]:
+        """Searches; see `Search`."""
+        with Scanner(self.file, self.question, self.check) as scanner:
+            start = 0
+            if early:
+                more = scanner.scan(whole(self.size), write, most_lines=most_lines, most_read=FIRST_BYTES)
+                if not more:
+                    return scanner.lines, scanner.bytes
+                start = scanner.offset
+            spans = self._spans(start)
+            left = most_lines - scanner.lines
+            cores = self.grant.widen(usable_cores()) if int((spans[:, 1] - spans[:, 0]).sum()) > _ALONE else 1
+            if cores == 1:
+                scanner.scan(spans, write, most_lines=left)
+                return scanner.lines, scanner.bytes
+            counts = _Parallel(self, write, left).run(spans, early=early)
+            return scanner.lines + counts[0], scanner.bytes + counts[1]
+
+    def _spans(self, start: int) -> Spans:
+        """Returns what is left to be scanned from an offset on."""
+        found = self.index(self.question.clauses) if self.index is not None and self.question.clauses else None
+        if found is None:
+            return whole(self.size, start)
+        if start and len(found):
+            found = found[found[:, 1] > start]
+            if len(found) and found[0, 0] < start:
+                found = found.copy()
+                found[0, 0] = start
+        return np.ascontiguousarray(found)
+
+
+def whole(end: int, start: int = 0) -> Spans:
+    """Returns a run of bytes as spans."""
+    return np.array([[start, end]] if end > start else [], np.int64).reshape(-1, 2)
+
+
+class _Stopped(Exception):
+    """Others have ended the search."""
+
+
+class _Parallel:
+    """Pieces of the corpus are scanned by several threads, and what they find is taken in order."""
+
+    def __init__(self, search: FileSearch, write: Write | None, most_lines: int) -> None:
+        self._search = search
+        self._write = write
+        self._left = most_lines
+        self._stop = threading.Event()
+        self._counts = [0, 0]
+
+    def run(self, spans: Spans, *, early: bool) -> tuple[int, int]:
+        most = _COUNTED_PIECE if self._write is None else _WRITTEN_PIECE
+        pieces = _pieces(self._search.file, self._search.size, spans, _FIRST_PIECE if early else most, most)
+        flying: deque[Future[tuple[int, int, list[bytes]]]] = deque()
+        threads = _threads()
+        try:
+            while self._left > 0:
+                while self._may_start(flying) and (piece := next(pieces, None)) is not None:
+                    flying.append(threads.submit(self._scan, piece))
+                if not flying:
+                    break
+                while not wait((flying[0],), _WAIT).done:
+                    self._search.check()
+                self._search.check()
+                self._take(*flying.popleft().result())
+        finally:
+            self._stop.set()
+            for future in flying:
+                future.cancel()
+            wait(flying)
+        return self._counts[0], self._counts[1]
+
+    def _may_start(self, flying: deque[Future[tuple[int, int, list[bytes]]]]) -> bool:
+        cores = self._search.grant.yield_extra(1)
+        return len(flying) < cores + 2 and sum(not each.done() for each in flying) < cores
+
+    def _scan(self, piece: Spans) -> tuple[int, int, list[bytes]]:
+        found: list[bytes] = []
+        write = None if self._write is None else lambda data: found.append(bytes(data))
+        with Scanner(self._search.file, self._search.question, self._look) as scanner:
+            scanner.scan(piece, write, most_lines=self._left)
+            return scanner.lines, scanner.bytes, found
+
+    def _look(self) -> None:
+        if self._stop.is_set():
+            raise _Stopped
+
+    def _take(self, lines: int, size: int, found: list[bytes]) -> None:
+        if lines > self._left:
+            found = [_first_lines(b"".join(found), self._left)]
+            lines, size = self._left, len(found[0])
+        self._left -= lines
+        self._counts[0] += lines
+        self._counts[1] += size
+        if self._write is not None:
+            for data in found:
+                self._write(data)
+
+
+def _first_lines(data: bytes, count: int) -> bytes:
+    at = 0
+    for _ in range(count):
+        at = data.index(b"\n", at) + 1
+    return data[:at]
+
+
+def _pieces(file: int, size: int, spans: Spans, first: int, most: int) -> Iterator[Spans]:
+    """Yields the spans in pieces of about `first` bytes, then of twice as many each time, up to `most`."""
+    gathered: list[tuple[int, int]] = []
+    room = first
+    for start, end in spans.tolist():
+        at = start
+        while at < end:
+            cut = end if end - at <= room + room // 2 else min(first_cut(file, size, at + room), end)
+            gathered.append((at, cut))
+            room -= cut - at
+            at = cut
+            if room <= 0:
+                yield np.array(gathered, np.int64)
+                gathered = []
+                room = first = min(first * 2, most)
+    if gathered:
+        yield np.array(gathered, np.int64)
+
+
+_POOLS: dict[int, ThreadPoolExecutor] = {}
+_POOLS_LOCK = threading.Lock()
+
+
+def _threads() -> ThreadPoolExecutor:
+    """Returns this process's scanning threads; a fork gets its own."""
+    process = os.getpid()
+    with _POOLS_LOCK:
+        if process not in _POOLS:
+            _POOLS.clear()
+            _POOLS[process] = ThreadPoolExecutor(usable_cores(), thread_name_prefix="grepseek-scan")
+        return _POOLS[process]
+
+
+def _forget() -> None:
+    """Starts fresh after a fork, in which another thread may have held the lock."""
+    global _POOLS_LOCK  # noqa: PLW0603 - a lock that a thread of the parent holds is never released here
+    _POOLS_LOCK = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

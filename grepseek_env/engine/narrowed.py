@@ -1,0 +1,376 @@
+"""Runs commands on the lines that can matter, found without starting a program.
+
+Three ways, from what is proven about a command (`narrow`): a chain of literal searches is answered in process; where
+such a chain is followed by programs, these are given its lines; and where only literals are known that every line of
+the answer must hold, the whole command is run on the lines that hold them. Everything else is left to another runner.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from grepseek_env.corpus.slicer import first_cut
+from grepseek_env.engine.explain import explain_narrowing
+from grepseek_env.engine.fastpath import FileSearch, answer, whole
+from grepseek_env.engine.interrupts import HeldSignals
+from grepseek_env.engine.kernels.load import are_compiled, are_loaded, are_possible, load
+from grepseek_env.engine.literals.records import Rest
+from grepseek_env.engine.loop import Bounds, Decided, Loop, OutOfTime
+from grepseek_env.engine.memory import MOST_BYTES, MemoryCorpus
+from grepseek_env.engine.narrow import narrow
+from grepseek_env.engine.once import Once, Output
+from grepseek_env.engine.question import Question
+from grepseek_env.engine.scanning import EVERY_LINE, Scanner
+from grepseek_env.engine.scheduler import SCHEDULER
+from grepseek_env.engine.work import work_of
+from grepseek_env.errors import EngineFault, SpawnFailed
+from grepseek_env.types import CommandResult
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from grepseek_env.commands import Pipeline
+    from grepseek_env.engine.executor import Cancellation
+    from grepseek_env.engine.fastpath import Index, Search, Write
+    from grepseek_env.engine.literals.records import Clause, Narrowing
+    from grepseek_env.engine.modes import Engine, Runner
+    from grepseek_env.engine.plan import Argv
+    from grepseek_env.engine.scanning import Spans
+    from grepseek_env.engine.scheduler import Grant
+
+__all__ = ["NarrowedRunner"]
+
+_MOST_PREPARED = 4096
+_WORTH_COMPILING = 64 << 20  # bytes of a corpus from which on a compilation of some seconds is worth it
+_SAMPLE = 1 << 20
+# Bytes a second, of one core, in round numbers: only which way is faster depends on them.
+_SCAN_SPEED, _PIPE_SPEED, _FAST_PROGRAM, _SLOW_PROGRAM = 16e9, 1e9, 6e9, 0.5e9
+
+_Where = Literal["kernels", "memory", ""]
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A command, looked at once.
+
+    Attributes:
+        narrowing: what is proven about it.
+        question: which lines are wanted; None where nothing is known, or too much for the kernels.
+        fed: the programs that are given these lines; none where the command is answered in process.
+        replays: `fed` is the whole command.
+    """
+
+    narrowing: Narrowing
+    question: Question | None
+    fed: tuple[Argv, ...]
+    replays: bool
+
+
+class NarrowedRunner:
+    """Runs commands on the lines that can matter, where that is known, and leaves others to another runner.
+
+    Args:
+        engine: what to run with.
+        otherwise: runs what cannot be narrowed, or is not worth it.
+        mode: "narrowed" narrows wherever that is possible; "auto" only where it is likely to be faster.
+    """
+
+    def __init__(self, engine: Engine, otherwise: Runner, mode: Literal["narrowed", "auto"] = "narrowed") -> None:
+        self._engine = engine
+        self._otherwise = otherwise
+        self._mode = mode
+        self._lock = threading.Lock()
+        self._prepared: OrderedDict[str, _Prepared] = OrderedDict()
+        self._shares: dict[str, float] = {}
+        self._memory: MemoryCorpus | None = None
+        self._index: tuple[Index | None] | None = None  # None: not opened yet
+
+    def run(
+        self,
+        pipeline: Pipeline,
+        *,
+        timeout: float,
+        max_output_bytes: int | None = None,
+        cancels: Sequence[Cancellation] = (),
+    ) -> CommandResult:
+        """Waits for a core, then runs the pipeline; see `execute`."""
+        prepared = self._prepare(pipeline)
+        where = self._where(prepared, may_load=True)
+        if where and prepared.question is not None:
+            with HeldSignals() as signals, SCHEDULER.admit(signals, cancels) as grant:
+                ends = time.monotonic() + timeout
+                bounds = Bounds(timeout, max_output_bytes, cancels, signals)
+                result = self._narrowed(pipeline, prepared, prepared.question, where, grant, bounds)
+            if result is not None:
+                return result
+            timeout = max(ends - time.monotonic(), 0.001)
+        return self._otherwise.run(pipeline, timeout=timeout, max_output_bytes=max_output_bytes, cancels=cancels)
+
+    def explain(self, pipeline: Pipeline) -> str:
+        """Shows what is searched for where, and what happens to the lines; or why another way is taken."""
+        prepared = self._prepare(pipeline)
+        where = self._where(prepared, may_load=False)
+        other = self._otherwise.explain(pipeline)
+        if not where or prepared.question is None:
+            return f"not narrowed: {self._why_not(prepared)}\n{other}"
+        indexed = where == "kernels" and self._open_index() is not None
+        found = self._candidates(prepared.question.clauses) if indexed else None
+        return explain_narrowing(
+            prepared.narrowing,
+            prepared.fed,
+            where=where,
+            corpus_bytes=self._engine.facts.bytes,
+            indexed=indexed,
+            candidates=None if found is None else (len(found), int((found[:, 1] - found[:, 0]).sum())),
+            otherwise=other,
+        )
+
+    # --- what is done
+
+    def _narrowed(
+        self,
+        pipeline: Pipeline,
+        prepared: _Prepared,
+        question: Question,
+        where: _Where,
+        grant: Grant,
+        bounds: Bounds,
+    ) -> CommandResult | None:
+        """Returns the result; None where the command has to be run as it stands."""
+        if where == "memory":
+            return self._finish(prepared, self._in_memory(question), bounds, _Clock(bounds))
+        engine = self._engine
+        file = _open(engine)
+        try:
+            clock = _Clock(bounds)
+            if prepared.fed and self._mode == "auto" and not self._is_worth_it(pipeline, prepared, question, file):
+                return None
+            index = self._candidates if self._open_index() is not None else None
+            search = FileSearch(file, engine.facts.bytes, question, index, grant, clock.check)
+            return self._finish(prepared, search, bounds, clock)
+        finally:
+            os.close(file)
+
+    def _finish(self, prepared: _Prepared, search: Search, bounds: Bounds, clock: _Clock) -> CommandResult | None:
+        if prepared.fed:
+            return _feed(prepared.fed, search, self._engine, bounds, clock)
+        output = Output(bounds.max_output_bytes)
+        code, timed_out = 0, False
+        try:
+            code = answer(prepared.narrowing.sink, search, output)
+        except Decided:
+            pass
+        except OutOfTime:
+            timed_out = True
+        return CommandResult(
+            stdout=output.value(),
+            stderr=b"",
+            exit_code=None if output.cut or timed_out else code,
+            output_truncated=output.cut,
+            timed_out=timed_out and not output.cut,
+        )
+
+    def _in_memory(self, question: Question) -> Search:
+        if self._memory is None:
+            self._memory = MemoryCorpus(self._engine.corpus, self._engine.facts.bytes)
+        corpus = self._memory
+
+        def search(write: Write | None, *, most_lines: int = EVERY_LINE, early: bool = False) -> tuple[int, int]:
+            del early
+            return corpus.search(question, write, most_lines=most_lines)
+
+        return search
+
+    # --- what is known
+
+    def _prepare(self, pipeline: Pipeline) -> _Prepared:
+        known = self._prepared.get(pipeline.text)
+        if known is None:
+            known = _prepare(narrow(pipeline, self._engine.facts, locale=self._engine.sandbox.locale), pipeline)
+            with self._lock:
+                while len(self._prepared) >= _MOST_PREPARED:
+                    self._shares.pop(self._prepared.popitem(last=False)[0], None)
+                self._prepared[pipeline.text] = known
+        return known
+
+    def _where(self, prepared: _Prepared, *, may_load: bool) -> _Where:
+        """Returns what finds the lines; empty where the command is not to be narrowed."""
+        size = self._engine.facts.bytes
+        if prepared.question is None:
+            return ""
+        auto, small = self._mode == "auto", size <= MOST_BYTES
+        if auto and small and prepared.replays:
+            return ""  # the same programs have to be started, and they read so little in no time
+        if auto and small and not are_loaded():
+            return "memory"
+        if auto and not are_compiled() and size < _WORTH_COMPILING:
+            return ""
+        possible = load() is not None if may_load else are_possible()
+        return "kernels" if possible else "memory" if small else ""
+
+    def _why_not(self, prepared: _Prepared) -> str:
+        if prepared.question is None:
+            return prepared.narrowing.reason
+        if not are_possible():
+            return "numba cannot be imported here"
+        if self._engine.facts.bytes <= MOST_BYTES:
+            return "the corpus is so small that the programs read it in no time"
+        return "the kernels are not compiled on this machine (grepseek corpus build compiles them)"
+
+    def _open_index(self) -> Index | None:
+        if self._index is None:
+            with self._lock:
+                if self._index is None:
+                    opener = self._engine.open_index
+                    self._index = (None if opener is None else opener(),)
+        return self._index[0]
+
+    def _candidates(self, clauses: tuple[Clause, ...]) -> Spans | None:
+        index = self._open_index()
+        if index is None or not clauses:
+            return None
+        return index(clauses)
+
+    def _is_worth_it(self, pipeline: Pipeline, prepared: _Prepared, question: Question, file: int) -> bool:
+        """Returns whether giving programs only the wanted lines is likely to be faster than the usual way."""
+        size = self._engine.facts.bytes
+        if size <= MOST_BYTES:
+            return True
+        found = self._candidates(question.clauses)
+        read = size if found is None else int((found[:, 1] - found[:, 0]).sum())
+        given = self._share(pipeline.text, question, file) * size
+        slow = work_of(pipeline.stages) == "cpu"
+        speed = _SLOW_PROGRAM if slow else _FAST_PROGRAM
+        cores = SCHEDULER.cores if slow else 1
+        narrowed = read / _SCAN_SPEED + given / _PIPE_SPEED + (given / speed if prepared.replays else 0)
+        return narrowed < size / (speed * cores)
+
+    def _share(self, text: str, question: Question, file: int) -> float:
+        """Returns about what part of the corpus is wanted, from two samples."""
+        known = self._shares.get(text)
+        if known is None:
+            size = self._engine.facts.bytes
+            wanted = read = 0
+            for start in (0, first_cut(file, size, size // 2)):
+                with Scanner(file, question) as scanner:
+                    scanner.scan(whole(size, start), None, most_read=_SAMPLE)
+                    wanted += scanner.bytes
+                    read += min(_SAMPLE, size - start)
+            self._shares[text] = known = min(1.0, wanted / max(read, 1))
+        return known
+
+
+def _prepare(narrowing: Narrowing, pipeline: Pipeline) -> _Prepared:
+    sink, filters = narrowing.sink, narrowing.filters
+    clauses = tuple(each.literals for each in filters if not each.invert)
+    # Clauses may speak of more stages than the filters do; lines may be left out for their sake only where it does
+    # not show in numbers that a later stage prints.
+    more = () if narrowing.replay is None else tuple(c for c in narrowing.clauses if c not in clauses)
+    question: Question | None = None
+    fed: tuple[Argv, ...] = ()
+    replays = False
+    match sink:
+        case Rest(first) if filters:
+            question, fed = Question(filters, more, (*clauses, *more)), pipeline.argv[first:]
+        case Rest():
+            if narrowing.replay is not None and narrowing.clauses:
+                question = Question((), narrowing.clauses, narrowing.clauses)
+                fed, replays = narrowing.replay, True
+        case _:
+            question = Question(filters, (), clauses)
+    if question is not None and not question.fits:
+        question = None
+    return _Prepared(narrowing, question, fed, replays)
+
+
+class _Clock:
+    """Looks at the clock and at cancellations, and lets held signals through.
+
+    Attributes:
+        loop: where programs are waited for, if there are any; made when it is first needed.
+    """
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._bounds = bounds
+        self._ends = time.monotonic() + bounds.timeout
+        self._loop: Loop | None = None
+        self.once: Once | None = None
+
+    @property
+    def loop(self) -> Loop:
+        if self._loop is None:
+            left = max(self._ends - time.monotonic(), 0)
+            bounds = self._bounds
+            self._loop = Loop(Bounds(left, bounds.max_output_bytes, bounds.cancels, bounds.signals))
+        return self._loop
+
+    def check(self) -> None:
+        """Does what is to be done now.
+
+        Raises:
+            OutOfTime: the deadline has passed.
+            BackendClosed: the command was cancelled.
+            Decided: nobody wants more lines.
+        """
+        self.loop.turn(0)
+        self._look()
+
+    def pump(self) -> None:
+        """Waits until something happens; raises what `check` does."""
+        self.loop.turn(blind=self.once is not None and self.once.blind)
+        self._look()
+
+    def _look(self) -> None:
+        if self.once is not None and self.once.blind:
+            self.once.look()
+
+
+def _feed(
+    argvs: tuple[Argv, ...], search: Search, engine: Engine, bounds: Bounds, clock: _Clock
+) -> CommandResult | None:
+    """Runs programs on lines; None where what they wrote on stderr, or how they ended, may come from that."""
+    sandbox = engine.sandbox
+    output = Output(bounds.max_output_bytes)
+    timed_out = False
+    with sandbox.environment(argvs) as environment:
+        once = clock.once = Once(clock.loop, output, argvs, sandbox.limits.stderr_bytes)
+        try:
+            try:
+                with contextlib.suppress(Decided):
+                    once.start(sandbox, environment, bounds.timeout)
+                    search(lambda data: once.write(data, clock.pump), early=True)
+                once.finish(clock.pump)
+            except OutOfTime:
+                timed_out = True
+            finally:
+                once.stop()
+            messages = b"".join(once.messages())
+            done = not output.cut and not timed_out
+            try:
+                code = once.exit_code() if done else None
+            except EngineFault:  # killed, perhaps by its limits: it then has to suffer from them by itself
+                return None
+        finally:
+            once.close()
+    if done and messages:
+        return None
+    return CommandResult(
+        stdout=output.value(),
+        stderr=messages,
+        exit_code=code,
+        output_truncated=output.cut,
+        timed_out=timed_out and not output.cut,
+    )
+
+
+def _open(engine: Engine) -> int:
+    try:
+        return os.open(engine.corpus, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise SpawnFailed(f"the corpus cannot be opened: {error}") from error
