@@ -283,9 +283,17 @@ class TrajectoryWriter:
         """Appends one line.
 
         Raises:
+            OSError: see `append`.
+        """
+        self.append(trajectory.to_json())
+
+    def append(self, line: str) -> None:
+        """Appends a line of any record, given without its newline.
+
+        Raises:
             OSError: the disk is full or the file cannot be written; the lines before stay whole.
         """
-        data = memoryview((trajectory.to_json() + "\n").encode())
+        data = memoryview((line + "\n").encode())
         at = self._end
         try:
             while data:
