@@ -137,18 +137,20 @@ class _Reader:
                 return character(sign, fold)
 
     def group(self, fold: Fold, depth: int) -> Matches:
+        end = EMPTY
         if flags := _FLAGS.match(self.pattern, self.at):
             fold = _folding(flags, fold)
             self.at = flags.end()
         elif name := _NAME.match(self.pattern, self.at):
             self.at = name.end()
+            end = POSITION  # a name given twice is rejected, so that not every text is a match for certain
         elif self.pattern.startswith("?", self.at):
             raise NotUnderstood("a group with other flags")
         found = self.alternatives(fold, depth + 1)
         if not self.pattern.startswith(")", self.at):
             raise NotUnderstood("a ( without its )")
         self.at += 1
-        return found
+        return found.then(end)
 
     def escape(self, fold: Fold) -> Matches:
         if boundary := _BOUNDARY.match(self.pattern, self.at):
