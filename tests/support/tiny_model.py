@@ -27,6 +27,9 @@ TEXTS = (
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Returns the folder of a Qwen3 model of two layers with a vocabulary of 1,024."""
+    import torch
+
+    torch.set_num_threads(1)  # so small a model is slower on several, most of all beside other tests
     questions = load_question_set("world:tiny")
     asked = [questions[i].question for i in range(min(len(questions), 200))]
     return make_tiny_model(tmp_path_factory.mktemp("models") / "tiny", [*TEXTS * 20, *asked])
