@@ -152,6 +152,8 @@ def _corpus_arguments(parser: argparse.ArgumentParser) -> None:
     build.add_argument(
         "--slices", type=int, metavar="N", help="also cut it into N files: fastest to search, twice the room on disk"
     )
+    build.add_argument("--index", action="store_true", help="also make its token index: searches take milliseconds")
+    build.add_argument("--workers", type=int, metavar="N", help="threads that make the index (default: the cores)")
     info = sub.add_parser("info", help="what is known about a prepared corpus")
     info.add_argument("path", metavar="FILE|NAME")
     verify = sub.add_parser("verify", help="read it again and compare with what was recorded")
@@ -170,6 +172,8 @@ def _corpus(args: argparse.Namespace) -> int:
     from grepseek_env.corpus.slices import build_slices, find_slices
     from grepseek_env.corpus.store import CorpusStore
     from grepseek_env.corpus.verify import info, verify
+    from grepseek_env.engine.index.build import build_index
+    from grepseek_env.engine.index.index import index_info, verify_index
 
     progress = sys.stderr.isatty()
     match args.corpus_command:
@@ -183,18 +187,25 @@ def _corpus(args: argparse.Namespace) -> int:
             if args.slices is not None:
                 made = build_slices(store, args.slices, progress=progress)
                 print(f"{'slices':<14} {len(made.files)} files in {made.folder}")
+            if args.index:
+                print(f"{'index':<14} {build_index(store, workers=args.workers, progress=progress)}")
         case "info":
             path = Path(args.path)
             store = CorpusStore.open(path, build=False) if path.exists() else open_corpus(args.path)
             print(info(store))
             if (cut := find_slices(store)) is not None:
                 print(f"{'slices':<14} {len(cut.files)} files in {cut.folder}")
+            if (index := index_info(store)) is not None:
+                print(f"{'index':<14} {index}")
         case "verify":
             path = Path(args.path)
             store = CorpusStore.open(path, build=False) if path.exists() else open_corpus(args.path)
             report = verify(store, deep=args.deep, progress=progress)
             print(report)
-            return 0 if report.ok else 1
+            whole, text = verify_index(store) or (True, "")
+            if text:
+                print(text)
+            return 0 if report.ok and whole else 1
         case _:
             print(fetch(args.name, args.into, progress=progress))
     return 0

@@ -1,0 +1,433 @@
+"""Kernels for lists of blocks: those of all runs made one, coded, decoded, and checked.
+
+A coded list is the number of its blocks, seven bits a byte, then, unless more than half of all blocks are in it and
+it says nothing, each gap in Rice's code: `k` low bits, the rest in unary (zeros and a one), lowest bits first; `k`
+follows from the number of blocks in the list and in the corpus.
+"""
+
+from __future__ import annotations
+
+from grepseek_env.engine.index.tokens import CUT
+from grepseek_env.engine.kernels.compiler import U64, inline, kernel
+from grepseek_env.engine.kernels.simd import (
+    copy,
+    ctz,
+    equal,
+    load8,
+    load16,
+    load32,
+    load64,
+    store8,
+    store32,
+    store64,
+)
+
+__all__ = [
+    "ALWAYS",
+    "BUCKET",
+    "DAMAGED",
+    "checksum",
+    "code_bits",
+    "decode",
+    "encode",
+    "mark_grams",
+    "read_count",
+    "unite",
+]
+
+BUCKET = 16  # tokens of one row of the dictionary's table
+ALWAYS = 1 << 62  # what `decode` returns of a list that says nothing
+DAMAGED = (1 << 62) + 1
+
+_U0, _U1, _U4, _U7, _U8 = U64(0), U64(1), U64(4), U64(7), U64(8)
+_ALWAYS, _DAMAGED = U64(ALWAYS), U64(DAMAGED)
+_ENTRY = U64(40)
+_P1, _P2, _P3 = U64(0x9E3779B185EBCA87), U64(0xC2B2AE3D27D4EB4F), U64(0x165667B19E3779F9)
+_TEN = U64(10)
+
+
+@inline
+def sum_bytes(at: int, count: int) -> int:
+    """A 64-bit sum that any accidental change of the bytes changes, but for one chance in 2**64 or so."""
+    a, b, c, d = _P1 ^ count, _P2, _P3, count * _P3
+    end = at + count
+    while at + U64(32) <= end:
+        a = (a ^ load64(at)) * _P1
+        b = (b ^ load64(at + U64(8))) * _P2
+        c = (c ^ load64(at + U64(16))) * _P3
+        d = (d ^ load64(at + U64(24))) * _P1
+        a ^= a >> U64(29)
+        b ^= b >> U64(31)
+        c ^= c >> U64(30)
+        d ^= d >> U64(28)
+        at += U64(32)
+    while at < end:
+        a = (a ^ load8(at)) * _P2
+        a ^= a >> U64(32)
+        at += _U1
+    for lane in (b, c, d):
+        a = (a ^ lane) * _P3
+        a ^= a >> U64(32)
+    return a
+
+
+@kernel("uint64(uint64,uint64)")
+def checksum(at: int, count: int) -> int:
+    """The sum of `count` bytes at an address."""
+    return sum_bytes(at, count)
+
+
+@inline
+def rice_bits(count: int, blocks: int) -> int:
+    """How many low bits of each gap are stored as they are, in a list of `count` of `blocks` blocks."""
+    mean = (blocks * U64(69)) // (count * U64(100))
+    k = _U0
+    while (U64(2) << k) <= mean:
+        k += _U1
+    return k
+
+
+@kernel("uint64(uint64,uint64,uint64,uint64,uint64,uint64,uint64)")
+def unite(segments: int, runs: int, table: int, slots: int, entries: int, owners: int, blocks: int) -> int:
+    """Makes one list of blocks for each token of one part of all runs.
+
+    Args:
+        segments: address of a row of five 64-bit numbers a run: address of its segment (see `tokens.group`), tokens,
+            bytes of text, blocks, and the number of the run's first block.
+        runs: how many.
+        table: address of room for `slots` numbers of 32 bits.
+        slots: a power of 2, more than all tokens.
+        entries: address of room for 40 bytes per token: hash, address and length of its text, number of its blocks,
+            where in `blocks` they end.
+        owners: address of room for a 32-bit number per token and run.
+        blocks: address of room for a 32-bit number per block and token.
+
+    Returns:
+        how many different tokens.
+    """
+    mask = slots - _U1
+    for i in range(slots):
+        store32(table + i * _U4, _U0)
+    distinct = _U0
+    turn = _U0
+    for r in range(runs):
+        row = segments + r * U64(40)
+        data = load64(row)
+        tokens = load64(row + U64(8))
+        counts = data + tokens * _U8
+        lengths = counts + ((tokens * _U4 + _U7) & ~_U7)
+        text = lengths + ((tokens + _U7) & ~_U7)
+        for i in range(tokens):
+            g = load64(data + i * _U8)
+            size = load8(lengths + i)
+            q = (g >> U64(20)) & mask
+            t = load32(table + q * _U4)
+            while t != _U0:
+                entry = entries + (t - _U1) * _ENTRY
+                if load64(entry) == g and (
+                    (g & _U1) == _U0 or (load64(entry + U64(16)) == size and equal(load64(entry + U64(8)), text, size))
+                ):
+                    break
+                q = (q + _U1) & mask
+                t = load32(table + q * _U4)
+            if t == _U0:
+                entry = entries + distinct * _ENTRY
+                distinct += _U1
+                t = distinct
+                store32(table + q * _U4, t)
+                store64(entry, g)
+                store64(entry + U64(8), text)
+                store64(entry + U64(16), size)
+                store64(entry + U64(24), _U0)
+            else:
+                entry = entries + (t - _U1) * _ENTRY
+            store64(entry + U64(24), load64(entry + U64(24)) + load32(counts + i * _U4))
+            store32(owners + turn * _U4, t - _U1)
+            turn += _U1
+            text += size
+    at = _U0
+    for t in range(distinct):
+        store64(entries + t * _ENTRY + U64(32), at)
+        at += load64(entries + t * _ENTRY + U64(24))
+    turn = _U0
+    for r in range(runs):
+        row = segments + r * U64(40)
+        data = load64(row)
+        tokens = load64(row + U64(8))
+        first = load64(row + U64(32))
+        counts = data + tokens * _U8
+        lengths = counts + ((tokens * _U4 + _U7) & ~_U7)
+        text = lengths + ((tokens + _U7) & ~_U7)
+        source = text + ((load64(row + U64(16)) + _U7) & ~_U7)
+        for i in range(tokens):
+            entry = entries + load32(owners + turn * _U4) * _ENTRY
+            turn += _U1
+            at = load64(entry + U64(32))
+            n = load32(counts + i * _U4)
+            for z in range(n):
+                store32(blocks + (at + z) * _U4, first + load16(source + z * U64(2)))
+            source += n * U64(2)
+            store64(entry + U64(32), at + n)
+    return distinct
+
+
+@inline
+def write_list(to: int, numbers: int, count: int, blocks: int) -> int:
+    """Codes a list of ascending 32-bit numbers; returns the address after it. Writes up to 8 bytes further."""
+    v = count
+    while v >= U64(128):
+        store8(to, (v & U64(127)) | U64(128))
+        v >>= U64(7)
+        to += _U1
+    store8(to, v)
+    to += _U1
+    if count + count > blocks or count == _U0:
+        return to
+    k = rice_bits(count, blocks)
+    low = (_U1 << k) - _U1
+    bits = _U0
+    used = _U0
+    next_one = _U0
+    for z in range(count):
+        number = load32(numbers + z * _U4)
+        gap = number - next_one
+        next_one = number + _U1
+        q = gap >> k
+        bits |= (gap & low) << used
+        used += k
+        if used + q > U64(62):
+            store64(to, bits)
+            whole = used >> U64(3)
+            to += whole
+            bits >>= whole << U64(3)
+            used &= _U7
+            while q > U64(40):
+                used += U64(40)
+                q -= U64(40)
+                store64(to, bits)
+                to += U64(5)
+                bits = _U0
+                used -= U64(40)
+        bits |= _U1 << (used + q)
+        used += q + _U1
+        store64(to, bits)
+        whole = used >> U64(3)
+        to += whole
+        bits = bits >> (whole << U64(3)) if whole < _U8 else _U0
+        used &= _U7
+    if used > _U0:
+        store64(to, bits)
+        to += _U1
+    return to
+
+
+@inline
+def special_bits(text: int, size: int) -> int:
+    """Bits 2 to 5: it holds U+212A, U+017F, U+0131, U+0130."""
+    bits = _U0
+    for i in range(size):
+        byte = load8(text + i)
+        if byte >= U64(0x80) and i + _U1 < size:
+            two = (byte << U64(8)) | load8(text + i + _U1)
+            if two == U64(0xC5BF):
+                bits |= U64(8)
+            elif two == U64(0xC4B1):
+                bits |= U64(16)
+            elif two == U64(0xC4B0):
+                bits |= U64(32)
+            elif two == U64(0xE284) and i + U64(2) < size and load8(text + i + U64(2)) == U64(0xAA):
+                bits |= _U4
+    return bits
+
+
+@inline
+def classes(text: int, size: int) -> int:
+    """What a token counts for beside itself; bit i: the i-th list of `layout.EXTRA`."""
+    if load8(text + size - _U1) == U64(CUT):
+        digits = True
+        for i in range(size - _U1):
+            byte = load8(text + i)
+            if byte < U64(48) or byte > U64(57):
+                digits = False
+        return _U1 if digits else U64(2) | special_bits(text, size)
+    return special_bits(text, size)
+
+
+@kernel("uint64(uint64,uint64,uint64,uint64,uint64,uint64,uint64,uint64,uint64,uint64,uint64)")
+def encode(
+    order: int,
+    tokens: int,
+    entries: int,
+    blocks: int,
+    all_blocks: int,
+    lists: int,
+    sizes: int,
+    texts: int,
+    rows: int,
+    maps: int,
+    map_bytes: int,
+) -> int:
+    """Codes the tokens of one part.
+
+    Args:
+        order: address of their numbers in order of their hashes, 64 bits each.
+        tokens: how many.
+        entries: see `unite`.
+        blocks: see `unite`.
+        all_blocks: how many blocks the corpus has.
+        lists: address of room for the coded lists: 32 bytes a token, 8 a block, 64 more.
+        sizes: address of room for a byte per token, rounded up to buckets: bytes of its list; 255 where the list
+            begins with its length (these 4 bytes counted) as a 32-bit number.
+        texts: address of room for the texts, each after a newline.
+        rows: address of room for three 64-bit numbers a bucket: high half of the first hash, offset of its texts, of
+            its lists; and one row more for the bytes of both.
+        maps: address of bit maps of blocks, one for each list of `layout.EXTRA`.
+        map_bytes: bytes of one.
+
+    Returns:
+        how many buckets.
+    """
+    to = lists
+    text_to = texts
+    buckets = _U0
+    for i in range(tokens):
+        entry = entries + load64(order + i * _U8) * _ENTRY
+        if i & U64(BUCKET - 1) == _U0:
+            row = rows + buckets * U64(24)
+            store64(row, load64(entry) >> U64(32))
+            store64(row + U64(8), text_to - texts)
+            store64(row + U64(16), to - lists)
+            for z in range(U64(BUCKET)):
+                store8(sizes + buckets * U64(BUCKET) + z, _U0)
+            buckets += _U1
+        text = load64(entry + U64(8))
+        size = load64(entry + U64(16))
+        count = load64(entry + U64(24))
+        numbers = blocks + (load64(entry + U64(32)) - count) * _U4
+        store8(text_to, _TEN)
+        copy(text_to + _U1, text, size)
+        text_to += size + _U1
+        begin = to
+        to = write_list(begin + _U4, numbers, count, all_blocks)
+        length = to - begin - _U4
+        if length < U64(255):
+            # moved over the place of the length, forwards and 8 bytes at a time: source and target overlap
+            for z in range((length + _U7) >> U64(3)):
+                store64(begin + z * _U8, load64(begin + _U4 + z * _U8))
+            to = begin + length
+            store8(sizes + i, length)
+        else:
+            store32(begin, length + _U4)
+            store8(sizes + i, U64(255))
+        kinds = classes(text, size)
+        while kinds != _U0:
+            at = maps + ctz(kinds) * map_bytes
+            kinds &= kinds - _U1
+            for z in range(count):
+                b = load32(numbers + z * _U4)
+                store8(at + (b >> U64(3)), load8(at + (b >> U64(3))) | (_U1 << (b & _U7)))
+    row = rows + buckets * U64(24)
+    store64(row + U64(8), text_to - texts)
+    store64(row + U64(16), to - lists)
+    return buckets
+
+
+@kernel("uint64(uint64,uint64,uint64,uint64)")
+def code_bits(numbers: int, count: int, blocks: int, to: int) -> int:
+    """Codes one list (see `write_list`); returns its bytes."""
+    return write_list(to, numbers, count, blocks) - to
+
+
+@inline
+def gram_row(gram: int) -> int:
+    """The row of three bytes, given as a number."""
+    return ((gram * U64(0x9E3779B1)) & U64(0xFFFFFFFF)) >> U64(21)
+
+
+@kernel("uint64(uint64,uint64,uint64,uint64,uint64)")
+def mark_grams(texts: int, size: int, shift: int, grams: int, row_bytes: int) -> int:
+    """Sets, for each three bytes that follow one another, the bit of the group of 2**shift bytes in which they begin.
+
+    Args:
+        texts: address of the dictionary's texts.
+        size: bytes of them.
+        shift: see above.
+        grams: address of 2**11 rows of bits, all 0.
+        row_bytes: bytes of a row.
+    """
+    if size < U64(3):
+        return _U0
+    for i in range(size - U64(2)):
+        x = (load8(texts + i) << U64(16)) | (load8(texts + i + _U1) << _U8) | load8(texts + i + U64(2))
+        g = i >> shift
+        at = grams + gram_row(x) * row_bytes + (g >> U64(3))
+        store8(at, load8(at) | (_U1 << (g & _U7)))
+    return size
+
+
+@inline
+def count_of(at: int, end: int) -> tuple[int, int]:
+    """The number of blocks in the list at an address, and the address after that number; `DAMAGED` if it has no end."""
+    value = _U0
+    shift = _U0
+    while at < end and shift < U64(42):
+        byte = load8(at)
+        at += _U1
+        value |= (byte & U64(127)) << shift
+        if byte < U64(128):
+            return value, at
+        shift += U64(7)
+    return _DAMAGED, at
+
+
+@inline
+def read_list(at: int, end: int, blocks: int, out: int) -> int:
+    """Decodes the list in [at, end) into 32-bit numbers, all below `blocks`; returns how many, or a code."""
+    count, at = count_of(at, end)
+    if count == _DAMAGED:
+        return _DAMAGED
+    if count + count > blocks:
+        return _ALWAYS
+    if count == _U0:
+        return _U0
+    k = rice_bits(count, blocks)
+    low = (_U1 << k) - _U1
+    bit = _U0
+    most = (end - at) << U64(3)
+    number = _U0
+    for i in range(count):
+        word = load64(at + (bit >> U64(3))) >> (bit & _U7)
+        rest = word >> k
+        zeros = ctz(rest)
+        if k + zeros > U64(55):  # not all of it is in these 57 bits
+            zeros = _U0
+            place = bit + k
+            while True:
+                if place >= most:
+                    return _DAMAGED
+                rest = load64(at + (place >> U64(3))) >> (place & _U7)
+                more = ctz(rest)
+                if more <= U64(56):
+                    zeros += more
+                    break
+                zeros += U64(56)
+                place += U64(56)
+        number += (zeros << k) | (word & low)
+        bit += k + zeros + _U1
+        if number >= blocks or bit > most:
+            return _DAMAGED
+        store32(out + i * _U4, number)
+        number += _U1
+    return count
+
+
+@kernel("uint64(uint64,uint64,uint64,uint64)")
+def decode(at: int, end: int, blocks: int, out: int) -> int:
+    """Decodes one list (see `read_list`)."""
+    return read_list(at, end, blocks, out)
+
+
+@kernel("uint64(uint64,uint64)")
+def read_count(at: int, end: int) -> int:
+    """Reads how many blocks a list has."""
+    return count_of(at, end)[0]
