@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from grepseek_env.config import EnvConfig, Limits, RewardConfig
     from grepseek_env.corpus.store import CorpusStore
     from grepseek_env.env import GrepSeekEnv
+    from grepseek_env.token_view import TokensWrapper
     from grepseek_env.trajectory import Trajectory
     from grepseek_env.types import CommandResult, Question, SearchBackend
     from grepseek_env.vector import GrepSeekVectorEnv
@@ -38,6 +39,7 @@ __all__ = [
     "Question",
     "RewardConfig",
     "SearchBackend",
+    "TokensWrapper",
     "Trajectory",
     "__version__",
     "open_backend",
@@ -54,6 +56,7 @@ _LAZY = {
     "Question": "grepseek_env.types",
     "RewardConfig": "grepseek_env.config",
     "SearchBackend": "grepseek_env.types",
+    "TokensWrapper": "grepseek_env.token_view",
     "Trajectory": "grepseek_env.trajectory",
     "open_backend": "grepseek_env.backend",
 }

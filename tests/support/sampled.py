@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from policies.chat import Message, Sampling
     from policies.chat_policy import ChatPolicy
 
-__all__ = ["Listening", "check_completion", "check_episode", "play_episodes", "recomputed"]
+__all__ = ["CHATS", "STOP", "Listening", "check_completion", "check_episode", "play_episodes", "recomputed"]
+
+# Prompts of several lengths, and stop strings so short that a model with random weights meets them, inside tokens too.
+CHATS = [[{"role": "user", "content": "Who was born in Ulm? " * n}] for n in (1, 4, 2, 9, 1)]
+STOP = ("e", "an")
 
 
 class Listening(ChatModel):

@@ -13,14 +13,13 @@ from policies.budgets import Budget
 from policies.chat import ModelError, Sampling, make_model
 from policies.chat_policy import ChatPolicy
 from policies.hf import HFModel
-from tests.support.sampled import Listening, check_completion, check_episode, play_episodes, recomputed
+from tests.support.sampled import CHATS, STOP, Listening, check_completion, check_episode, play_episodes, recomputed
 from tests.support.tiny_model import tiny_model  # noqa: F401 - a fixture
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-CHATS = [[{"role": "user", "content": "Who was born in Ulm? " * n}] for n in (1, 4, 2, 9, 1)]
-S = Sampling(max_tokens=12, seed=3, logprobs=True, stop=("e", "an"))
+S = Sampling(max_tokens=12, seed=3, logprobs=True, stop=STOP)
 
 
 @pytest.fixture(scope="module")
