@@ -136,7 +136,7 @@ def _counts(trajectory: Trajectory) -> dict[str, int]:
         counts["malformed"] += turn.kind == "malformed"
         if turn.kind != "tool_call":
             continue
-        run = turn is not trajectory.turns[-1] or trajectory.finish_reason != "turn_limit"
+        run = turn.exit_code is not None or turn.output_truncated or turn.timed_out or turn.refused is not None
         counts["commands"] += 1
         counts["not_run"] += not run
         counts["empty"] += run and turn.observation in nothing

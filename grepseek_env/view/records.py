@@ -90,12 +90,14 @@ def _ended_well(turn: Turn) -> bool:
 
 
 def _outcome(turn: Turn, nothing: frozenset[str]) -> str:
-    """Returns what became of a command: a key of FLAGS, or "ok"."""
+    """Returns what became of a command: a key of FLAGS, "ok" or "not_run"."""
     match turn:
         case _ if turn.refused is not None:
             return "refused"
         case _ if turn.timed_out:
             return "timed_out"
+        case _ if turn.exit_code is None and not turn.output_truncated:  # in the last turn, or the engine failed
+            return "not_run"
         case _ if not _ended_well(turn):
             return "failed"
         case _ if turn.observation in nothing:
@@ -121,8 +123,7 @@ def row(t: Trajectory, seconds: Seconds | None, *, run: int, question: int, poli
     nothing = _nothing(t.action_format)
     f1, em = scores(t)
     calls = [turn for turn in t.turns if turn.kind == "tool_call"]
-    run_calls = calls[:-1] if t.finish_reason == "turn_limit" and t.turns[-1:] == tuple(calls[-1:]) else calls
-    outcomes = [_outcome(turn, nothing) for turn in run_calls]
+    outcomes = [_outcome(turn, nothing) for turn in calls]
     present = {
         *outcomes,
         *(["fault"] if not t.reward_valid else []),
@@ -149,7 +150,7 @@ def row(t: Trajectory, seconds: Seconds | None, *, run: int, question: int, poli
         None if seconds is None else sum(seconds["model"]),
         None if seconds is None else sum(seconds["tool"]),
         "\n".join(turn.command or "" for turn in calls)[:_SEARCHED],
-        sorted({program for turn in run_calls for program in _read(turn.command or "")[0]}),
+        sorted({program for turn in calls for program in _read(turn.command or "")[0]}),
         counts,
     ]
 
@@ -157,17 +158,15 @@ def row(t: Trajectory, seconds: Seconds | None, *, run: int, question: int, poli
 def detail(t: Trajectory, seconds: Seconds | None) -> dict[str, Any]:
     """Returns everything the page shows of one trajectory; JSON values only."""
     nothing = _nothing(t.action_format)
-    last = len(t.turns) - 1
     turns = []
     for i, turn in enumerate(t.turns):
         record: dict[str, Any] = {"text": turn.text, "kind": turn.kind, "observation": turn.observation}
         if turn.command is not None:
-            not_run = i == last and t.finish_reason == "turn_limit"
             record |= {
                 "command": turn.command,
                 "exit": turn.exit_code,
                 "cut": turn.output_truncated,
-                "outcome": "not_run" if not_run else _outcome(turn, nothing),
+                "outcome": _outcome(turn, nothing),
                 "refused": turn.refused,
                 "plan": _read(turn.command)[1],
             }

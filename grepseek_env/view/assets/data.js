@@ -18,6 +18,7 @@ async function loadIndex() {
   INDEX.rows = raw.rows.map((values, place) => {
     const row = { place };
     raw.fields.forEach((name, i) => (row[name] = values[i]));
+    row.valid = Boolean(row.valid);
     row.result = resultOf(row);
     return row;
   });

@@ -21,6 +21,7 @@ function marked(text, find) {
   const out = [];
   let at = 0;
   for (const hit of text.matchAll(find.pattern)) {
+    if (out.length > 1000) break; // an answer such as "the" in a long text
     if (hit.index > at) out.push(text.slice(at, hit.index));
     const kind = find.forms.get(hit[0].toLowerCase().replace(/\s+/g, " ")) || "gold";
     out.push(el("mark", { class: kind, title: kind === "gold" ? "accepted answer" : "given answer" }, hit[0]));
@@ -153,7 +154,7 @@ function rewardCard(row, whole) {
   const known = new Set(["reward", "f1", "em", "format_bonus", "format_valid", "answered"]);
   for (const [key, value] of Object.entries(b)) if (!known.has(key) && typeof value === "number") rows.push([key, value, top]);
   return el("section", { class: "card" }, el("h3", {}, "Reward"), row.valid ? bars(rows) : "does not count: the infrastructure failed",
-    el("div", { class: "chips" }, chip(b.format_valid ? "format kept" : "format not kept", b.format_valid ? "good" : "bad")));
+    row.valid && el("div", { class: "chips" }, chip(b.format_valid ? "format kept" : "format not kept", b.format_valid ? "good" : "bad")));
 }
 
 function siblings(row, go) {

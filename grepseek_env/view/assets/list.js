@@ -75,8 +75,8 @@ function buildFilters(changed) {
   const bound = (name, label) =>
     el("input", { id: "f-" + name, type: "number", min: 0, max: 1, step: 0.1, placeholder: label, "aria-label": "F1 " + label,
       oninput: (event) => set(name, event.target.value) });
-  form.append(el("div", { class: "range" }, "F1", bound("low", "from"), "–", bound("high", "to")));
-  form.append(el("button", { type: "button", title: "clear all filters (x)", onclick: () => clearFilters(changed) }, "Clear"));
+  const clear = el("button", { type: "button", title: "clear all filters (x)", onclick: () => clearFilters(changed) }, "Clear");
+  form.append(el("div", { class: "range" }, "F1", bound("low", "from"), "–", bound("high", "to"), clear));
 }
 
 function showFilters() {

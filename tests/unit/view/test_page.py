@@ -111,8 +111,8 @@ def test_row_and_detail_of_one_trajectory() -> None:
     seconds = {"model": [1.0] * 5, "tool": [0.5, 0.5, 0.5, 0.0, 0.0]}
     values = dict(zip(ROW, row(t, seconds, run=0, question=0, policy=0, finish=0), strict=True))
     assert (values["turns"], values["commands"], values["model"], values["tool"]) == (5, 4, 5.0, 1.5)
-    assert values["outcomes"] == {"empty": 1, "failed": 1, "cut": 1}
-    assert values["programs"] == ["head", "rg", "sort"]
+    assert values["outcomes"] == {"empty": 1, "failed": 1, "cut": 1, "not_run": 1}
+    assert values["programs"] == ["cat", "head", "rg", "sort"]
     assert {flag for bit, flag in enumerate(FLAGS) if values["flags"] >> bit & 1} == {
         "empty",
         "failed",
