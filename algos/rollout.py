@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from algos.rollout_many import play_many, run_command
+from algos.rollout_many import check_bounds, play_many, run_command
 from algos.rollout_play import Job, episode_seed, play
 from algos.rollout_report import Progress, Summary, is_result, summarize
 from grepseek_env.cli_support import add_env_arguments, env_kwargs
@@ -111,6 +111,7 @@ def rollout_groups(
     """
     if group_size < 1:
         raise ConfigError(f"group_size is {group_size}; it must be at least 1")
+    check_bounds(parallel=parallel, retries=retries)
     with _opened(env) as own:
         asked = [q if isinstance(q, Question) else own.question_set.by_id(q) for q in questions]
         jobs = [Job(question, sample, seed) for question in asked for sample in range(group_size)]
@@ -186,6 +187,7 @@ def collect(
         raise ConfigError(f"limit is {limit}; it must be at least 1, or None for all questions")
     if samples < 1:
         raise ConfigError(f"samples is {samples}; it must be at least 1")
+    check_bounds(parallel=parallel, retries=retries)
     with _opened(env) as own:
         count = len(own.question_set) if limit is None else min(limit, len(own.question_set))
         path = _run_file(out, _settings(own, policy, count, samples, seed), own, overwrite=overwrite)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     OnDone = Callable[[Job, Trajectory], None]
 
-__all__ = ["play_many", "run_command"]
+__all__ = ["check_bounds", "play_many", "run_command"]
 
 _COMMANDS = 32  # threads that wait for commands; the scheduler decides how many of these run
 _LEAST_STREAK = 16
@@ -66,10 +66,7 @@ def play_many(
         EngineFault: many episodes in a row failed, so that going on makes no sense.
         GrepSeekError: an error that is no failure of one episode, such as an option that cannot work.
     """
-    if parallel < 1:
-        raise ConfigError(f"parallel is {parallel}; it must be at least 1")
-    if retries < 0:
-        raise ConfigError(f"retries is {retries}; it must be 0 or more")
+    check_bounds(parallel=parallel, retries=retries)
     checked = _StopWhenAllFail(on_done, limit=max(_LEAST_STREAK, 4 * parallel))
     if parallel == 1:
         for job in jobs:
@@ -80,6 +77,18 @@ def play_many(
                     break
         return
     _in_loop(_Crew(env, policy, jobs, checked, parallel=parallel, retries=retries, timing=timing))
+
+
+def check_bounds(*, parallel: int, retries: int) -> None:
+    """Makes sure that two options of `play_many` can work.
+
+    Raises:
+        ConfigError: one cannot.
+    """
+    if parallel < 1:
+        raise ConfigError(f"parallel is {parallel}; it must be at least 1")
+    if retries < 0:
+        raise ConfigError(f"retries is {retries}; it must be 0 or more")
 
 
 def run_command(backend: SearchBackend, pending: Pending, cancel: Cancellation | None = None) -> Result:
