@@ -222,14 +222,26 @@ def _doctor(args: argparse.Namespace) -> int:
     return doctor(args.corpus)
 
 
+def _prompt_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--template", action="store_true", help="print it with places to fill in, to write one's own")
+    add_env_arguments(parser)
+
+
 def _prompt(args: argparse.Namespace) -> int:
     """Print the system prompt and its version hash."""
     from grepseek_env.env import make_rules
-    from grepseek_env.prompts import prompt_hash
+    from grepseek_env.prompts import TEMPLATE, prompt_hash
 
-    keys = ("action_format", "max_turns", "max_observation_tokens", "max_observation_chars", "tokenizer")
+    keys = (
+        "action_format",
+        "max_turns",
+        "max_observation_tokens",
+        "max_observation_chars",
+        "tokenizer",
+        "system_prompt",
+    )
     text = make_rules(**{k: v for k, v in env_kwargs(args).items() if k in keys}).system_prompt
-    print(text)
+    print((args.system_prompt or TEMPLATE) if args.template else text)
     print(f"version {prompt_hash(text)}", file=sys.stderr)
     return 0
 
@@ -272,7 +284,7 @@ _OWN: dict[str, tuple[Callable[[argparse.ArgumentParser], None], Callable[[argpa
     "play": (_play_arguments, _play),
     "score": (_score_arguments, _score),
     "corpus": (_corpus_arguments, _corpus),
-    "prompt": (add_env_arguments, _prompt),
+    "prompt": (_prompt_arguments, _prompt),
     "bench": (_bench_arguments, _bench),
     "doctor": (_doctor_arguments, _doctor),
     "serve": (add_serve_arguments, serve),

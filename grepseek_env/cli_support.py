@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -52,11 +53,23 @@ def add_env_arguments(parser: argparse.ArgumentParser, *, split: str = "train", 
     parser.add_argument("--max-observation-tokens", type=int, default=2048, help="cap with --tokenizer (default: 2048)")
     parser.add_argument("--max-observation-chars", type=int, default=8192, help="cap without (default: 8192)")
     parser.add_argument("--tokenizer", metavar="DIR|NAME", help="count observation tokens with this tokenizer")
+    parser.add_argument(
+        "--system-prompt", type=_text_of, metavar="FILE", help="text of the system message (see: grepseek prompt)"
+    )
     parser.add_argument("--reward", default="default", help="default or paper (default: default)")
     add_mode_arguments(parser)
     parser.add_argument(
         "--command-timeout", type=float, default=60.0, metavar="S", help="seconds a command (default: 60)"
     )
+
+
+def _text_of(path: str) -> str:
+    import argparse  # noqa: PLC0415 - the caller has it
+
+    try:
+        return Path(path).read_text(encoding="utf-8").rstrip("\n")
+    except (OSError, UnicodeDecodeError) as e:
+        raise argparse.ArgumentTypeError(f"{path}: {getattr(e, 'strerror', None) or e}") from e
 
 
 _KEYS = (
@@ -68,6 +81,7 @@ _KEYS = (
     "max_observation_tokens",
     "max_observation_chars",
     "tokenizer",
+    "system_prompt",
     "reward",
     "mode",
     "slices",

@@ -48,6 +48,7 @@ def make_rules(
     reward: str | RewardConfig | Mapping[str, Any] | RewardFunction = "default",
     command_timeout: float | None = None,
     limits: Limits | None = None,
+    system_prompt: str | None = None,
 ) -> Rules:
     """Builds an episode's rules from the environment's keywords; see `GrepSeekEnv`.
 
@@ -81,7 +82,9 @@ def make_rules(
         reward=config,
         limits=limits,
     )
-    return Rules(env_config, load_tokenizer(tokenizer), function)
+    if system_prompt is not None and not isinstance(system_prompt, str):
+        raise ConfigError(f"system_prompt is {system_prompt!r:.80}; it must be text, or None for the package's own")
+    return Rules(env_config, load_tokenizer(tokenizer), function, system_prompt)
 
 
 class QuestionStream:
@@ -146,6 +149,8 @@ class GrepSeekEnv(gymnasium.Env[str, str]):
         backend: a `SearchBackend` to use in place of `corpus` and `mode`; it is not closed with the environment.
         command_timeout: seconds a command may run (default 60).
         limits: all limits of a command.
+        system_prompt: text of the system message in place of the package's own; {turns}, {programs}, {cap} and
+            {instructions} in it are filled in. See docs/prompts.md.
         shuffle: draw questions in random order; False takes them in the file's order.
         shard: (i, n) asks only every n-th question, from the i-th on: n such environments never ask the same.
         timing: add `command_seconds` to info. Off by default, so that the same seed gives the same info.
@@ -176,6 +181,7 @@ class GrepSeekEnv(gymnasium.Env[str, str]):
         backend: SearchBackend | None = None,
         command_timeout: float | None = None,
         limits: Limits | None = None,
+        system_prompt: str | None = None,
         shuffle: bool = True,
         shard: tuple[int, int] = (0, 1),
         timing: bool = False,
@@ -193,6 +199,7 @@ class GrepSeekEnv(gymnasium.Env[str, str]):
             reward=reward,
             command_timeout=command_timeout,
             limits=limits,
+            system_prompt=system_prompt,
         )
         self.question_set = load_question_set(questions, corpus=corpus, split=split)
         self._shuffle, self._shard = shuffle, shard

@@ -73,6 +73,7 @@ class Rules:
         config: the validated options.
         tokenizer: counts observation tokens; None caps by characters.
         reward_function: scores in place of `config.reward`.
+        template: text of the system message in place of the package's own; see `grepseek_env.prompts.system_prompt`.
         action_format: looked up from the config.
         system_prompt: text of the system message.
         max_output_bytes: bytes of output that decide any observation.
@@ -81,6 +82,7 @@ class Rules:
     config: EnvConfig = field(default_factory=EnvConfig)
     tokenizer: Any = None
     reward_function: RewardFunction | None = None
+    template: str | None = None
     action_format: ActionFormat = field(init=False)
     system_prompt: str = field(init=False)
     max_output_bytes: int = field(init=False)
@@ -91,8 +93,9 @@ class Rules:
         cap = (
             f"{c.max_observation_chars} characters" if self.tokenizer is None else f"{c.max_observation_tokens} tokens"
         )
+        prompt = system_prompt(fmt, max_turns=c.max_turns, cap=cap, template=self.template)
         object.__setattr__(self, "action_format", fmt)
-        object.__setattr__(self, "system_prompt", system_prompt(fmt, max_turns=c.max_turns, cap=cap))
+        object.__setattr__(self, "system_prompt", prompt)
         object.__setattr__(self, "max_output_bytes", byte_budget(**self._caps()))
 
     def _caps(self) -> dict[str, Any]:

@@ -206,6 +206,7 @@ def test_doctor_and_prompt_and_help() -> None:
     prompt = grepseek("prompt")
     assert "corpus.jsonl" in prompt.stdout
     assert "version" in prompt.stderr
+    assert "{turns}" in grepseek("prompt", "--template").stdout
     text = grepseek("--help").stdout
     for name in ("run", "play", "rollout", "score", "corpus", "doctor", "demo", "bench", "prompt"):
         assert name in text

@@ -261,3 +261,18 @@ def test_named_tokenizer_that_cannot_be_loaded_is_explained(corpus: Path, tmp_pa
     os.environ["HF_HUB_OFFLINE"] = "1"
     with pytest.raises(Exception, match="no tokenizer"):
         make(corpus, tokenizer=str(tmp_path / "none"))
+
+
+def test_an_own_system_prompt_is_filled_in_and_told_to_policies() -> None:
+    own = 'Say {"x": 1} in {turns} turns; {programs}. {instructions} At most {cap}; {other}.'
+    env = GrepSeekEnv(system_prompt=own, max_turns=3, action_format="plain")
+    try:
+        assert env.system_prompt.startswith('Say {"x": 1} in 3 turns; - ')
+        assert "8192 characters; {other}." in env.system_prompt
+        assert env.rules.action_format.instructions in env.system_prompt
+        env.reset(seed=0)
+        assert env.trajectory().system_prompt == env.system_prompt
+    finally:
+        env.close()
+    with pytest.raises(ConfigError, match="system_prompt is 3"):
+        GrepSeekEnv(system_prompt=3)  # type: ignore[arg-type]
