@@ -100,6 +100,22 @@ class ResultCache:
         with self._lock:
             return CacheStats(self._hits, self._shared, self._misses, len(self._kept), self._bytes, self._max_bytes)
 
+    def known(self, argvs: Argvs, max_output_bytes: int | None) -> CommandResult | None:
+        """Returns what is kept of a command, if that is enough."""
+        budget = math.inf if max_output_bytes is None else max_output_bytes
+        with self._lock:
+            if argvs not in self._kept or (served := _cut(self._kept[argvs][0], budget)) is None:
+                return None
+            self._kept.move_to_end(argvs)
+            self._hits += 1
+            return served
+
+    def keep(self, argvs: Argvs, result: CommandResult) -> None:
+        """Keeps the result of a command that was run without `run`."""
+        with self._lock:
+            self._misses += 1
+            self._keep(argvs, result)
+
     def run(
         self,
         argvs: Argvs,

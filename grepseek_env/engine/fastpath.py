@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from grepseek_env.engine.literals.records import (
     HeadLines,
     Rest,
 )
-from grepseek_env.engine.scanning import EVERY_LINE, Scanner
+from grepseek_env.engine.scanning import EVERY_LINE, Scanner, whole
 from grepseek_env.engine.scheduler import usable_cores
 
 if TYPE_CHECKING:
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from grepseek_env.engine.literals.records import Clause, Sink
     from grepseek_env.engine.once import Output
     from grepseek_env.engine.question import Question
-    from grepseek_env.engine.scanning import Spans
+    from grepseek_env.engine.scanning import Spans, Write
     from grepseek_env.engine.scheduler import Grant
 
-__all__ = ["FIRST_BYTES", "FileSearch", "Search", "Write", "answer", "whole"]
+__all__ = ["FIRST_BYTES", "Demand", "FileSearch", "Index", "Search", "conclude", "demand"]
 
 FIRST_BYTES = 256 << 10
 """What is scanned before anything is planned, where the first lines may be enough."""
@@ -45,8 +45,6 @@ FIRST_BYTES = 256 << 10
 _ALONE = 8 << 20  # fewer bytes are scanned by one thread: handing them out takes as long
 _FIRST_PIECE, _WRITTEN_PIECE, _COUNTED_PIECE = 2 << 20, 4 << 20, 16 << 20  # what is found is held in memory
 _WAIT = 0.02  # seconds between looks at the clock while others scan
-
-Write: TypeAlias = "Callable[[memoryview | bytes], object]"
 
 
 class Search(Protocol):
@@ -72,42 +70,68 @@ class Index(Protocol):
         """Returns the parts; None where they would be about everything."""
 
 
-def answer(sink: Sink, search: Search, output: Output) -> int:
-    """Searches, writes what the command prints, and returns its exit code.
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a sink needs of a search.
+
+    Attributes:
+        written: the lines themselves; else only how many there are.
+        most_lines: no more than so many.
+        early: the first lines may be enough.
+    """
+
+    written: bool
+    most_lines: int = EVERY_LINE
+    early: bool = False
+
+
+def demand(sink: Sink, *, bounded: bool) -> Demand:
+    """Returns what is needed.
 
     Args:
-        sink: what becomes of the lines; not `Rest`.
-        search: finds them.
-        output: what is written; where it is full, the exit code means nothing.
+        sink: what becomes of the lines.
+        bounded: not all of the output may be kept.
+    """
+    match sink:
+        case HeadLines(lines):
+            return Demand(written=True, most_lines=lines, early=True)
+        case Exists():
+            return Demand(written=False, most_lines=1, early=True)
+        case CountLines() | CountBytes() | GrepCount():
+            return Demand(written=False)
+        case Everything() | Rest():
+            return Demand(written=True, early=bounded)
+
+
+def conclude(sink: Sink, lines: int, size: int, output: Output) -> int:
+    """Writes what a sink prints beside lines, and returns the exit code.
+
+    Args:
+        sink: what becomes of the lines; not `Rest`, where programs decide.
+        lines: how many there were.
+        size: their bytes, newlines included.
+        output: what the command prints.
 
     Raises:
         Decided: the output is full.
     """
     match sink:
-        case Everything():
-            lines, _ = search(output.write, early=output.bounded)
+        case Everything() | Exists():
             return int(lines == 0)
-        case HeadLines(most, fails):
-            lines, _ = search(output.write, most_lines=most, early=True) if most else (0, 0)
+        case HeadLines(search=fails):
             return int(fails and lines == 0)
         case CountLines():
-            lines, _ = search(None)
             output.write(b"%d\n" % lines)
             return 0
         case CountBytes():
-            _, size = search(None)
             output.write(b"%d\n" % size)
             return 0
         case GrepCount(zero):
-            lines, _ = search(None)
             if lines or zero:
                 output.write(b"%d\n" % lines)
             return int(lines == 0)
-        case Exists():
-            lines, _ = search(None, most_lines=1, early=True)
-            return int(lines == 0)
         case Rest():
-            raise AssertionError("what programs do with lines is not answered here")
+            raise AssertionError("what programs do with lines is not concluded here")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +156,12 @@ class FileSearch:
 
     def __call__(self, write: Write | None, *, most_lines: int = EVERY_LINE, early: bool = False) -> tuple[int, int]:
         """Searches; see `Search`."""
-        with Scanner(self.file, self.question, self.check) as scanner:
+        with Scanner(self.question, self.check) as scanner:
             start = 0
+            if most_lines == 0:
+                return 0, 0
             if early:
-                more = scanner.scan(whole(self.size), write, most_lines=most_lines, most_read=FIRST_BYTES)
+                more = scanner.scan(self.file, whole(self.size), write, most_lines=most_lines, most_read=FIRST_BYTES)
                 if not more:
                     return scanner.lines, scanner.bytes
                 start = scanner.offset
@@ -143,7 +169,7 @@ class FileSearch:
             left = most_lines - scanner.lines
             cores = self.grant.widen(usable_cores()) if int((spans[:, 1] - spans[:, 0]).sum()) > _ALONE else 1
             if cores == 1:
-                scanner.scan(spans, write, most_lines=left)
+                scanner.scan(self.file, spans, write, most_lines=left)
                 return scanner.lines, scanner.bytes
             counts = _Parallel(self, write, left).run(spans, early=early)
             return scanner.lines + counts[0], scanner.bytes + counts[1]
@@ -159,11 +185,6 @@ class FileSearch:
                 found = found.copy()
                 found[0, 0] = start
         return np.ascontiguousarray(found)
-
-
-def whole(end: int, start: int = 0) -> Spans:
-    """Returns a run of bytes as spans."""
-    return np.array([[start, end]] if end > start else [], np.int64).reshape(-1, 2)
 
 
 class _Stopped(Exception):
@@ -209,8 +230,8 @@ class _Parallel:
     def _scan(self, piece: Spans) -> tuple[int, int, list[bytes]]:
         found: list[bytes] = []
         write = None if self._write is None else lambda data: found.append(bytes(data))
-        with Scanner(self._search.file, self._search.question, self._look) as scanner:
-            scanner.scan(piece, write, most_lines=self._left)
+        with Scanner(self._search.question, self._look) as scanner:
+            scanner.scan(self._search.file, piece, write, most_lines=self._left)
             return scanner.lines, scanner.bytes, found
 
     def _look(self) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from grepseek_env.commands import parse
@@ -12,16 +13,16 @@ from grepseek_env.config import Limits, closest
 from grepseek_env.corpus.slices import find_slices
 from grepseek_env.engine.cache import ResultCache
 from grepseek_env.engine.executor import Cancellation
-from grepseek_env.engine.interrupts import HeldSignals
+from grepseek_env.engine.index.index import ALL, TokenIndex
 from grepseek_env.engine.modes import FEEDINGS, MODES, Engine
 from grepseek_env.engine.programs import open_programs
 from grepseek_env.engine.sandbox import Sandbox
 from grepseek_env.engine.scheduler import usable_cores
+from grepseek_env.engine.together import Batch
 from grepseek_env.errors import BackendClosed, ConfigError, CorpusError, GrepSeekError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from concurrent.futures import Future
     from pathlib import Path
     from types import TracebackType
 
@@ -29,7 +30,10 @@ if TYPE_CHECKING:
 
     from grepseek_env.corpus.store import CorpusStore
     from grepseek_env.engine.cache import CacheStats
+    from grepseek_env.engine.fastpath import Index
+    from grepseek_env.engine.literals.records import Clause
     from grepseek_env.engine.modes import Feeding
+    from grepseek_env.engine.scanning import Spans
     from grepseek_env.types import CommandResult
 
 __all__ = ["DEFAULT_CACHE_BYTES", "MODES", "LocalBackend"]
@@ -53,6 +57,7 @@ class LocalBackend:
             none, "auto" takes the files where there are any.
         cache_bytes: about how much memory earlier results may take, for commands that come again; 0 keeps none, and
             then equal commands are also run side by side.
+        index: use the corpus's index where there is one; `grepseek corpus build --index` makes it.
 
     Raises:
         ConfigError: no such mode, feeding or locale, fewer than one slice, or a negative `cache_bytes`.
@@ -70,6 +75,7 @@ class LocalBackend:
         slices: int | None = None,
         feeding: Feeding = "auto",
         cache_bytes: int = DEFAULT_CACHE_BYTES,
+        index: bool = True,
     ) -> None:
         if mode not in MODES:
             accepted = ", ".join(map(repr, MODES))
@@ -85,6 +91,7 @@ class LocalBackend:
         self._cache_bytes = cache_bytes
         self._slices = slices
         self._feeding: Feeding = feeding
+        self._use_index = index
         self._sandbox = Sandbox(open_programs(), corpus_store.view, limits or Limits(), locale)
         self._engine = Engine(
             sandbox=self._sandbox,
@@ -93,6 +100,7 @@ class LocalBackend:
             slice_files=_slice_files(corpus_store, slices, feeding) if mode != "sequential" else (),
             slices=slices,
             feeding=feeding,
+            open_index=functools.partial(_open_index, corpus_store) if index else None,
         )
         self._closed = False
         self._begin()
@@ -166,6 +174,9 @@ class LocalBackend:
     ) -> list[CommandResult | GrepSeekError]:
         """Runs several commands, as many at once as there are cores and equal ones only once.
 
+        Commands that are answered in process share what they can: those that the index answers run one after the
+        other, and those that need a pass over the corpus share it.
+
         Returns:
             A result a command, in order; a refused or failed one is its exception.
 
@@ -177,29 +188,18 @@ class LocalBackend:
         bounds = self._checked(timeout, max_output_bytes)
         given_up = Cancellation()
         cancels = (self._closing, given_up)
-
-        def attempt(command: str) -> CommandResult | GrepSeekError:
-            try:
-                return self._run(command, bounds, cancels)
-            except GrepSeekError as error:
-                return error
-
-        different = list(dict.fromkeys(commands))
-        if len(different) < 2:
-            results = {command: attempt(command) for command in different}
-        else:
-            futures: list[Future[CommandResult | GrepSeekError]] = []
-            try:
-                with HeldSignals():  # a command that was handed over and not noted could not be waited for
-                    futures.extend(self._pool().submit(attempt, command) for command in different)
-                results = {command: future.result() for command, future in zip(different, futures, strict=True)}
-            except BaseException:  # such as KeyboardInterrupt: leave no command behind
-                given_up.set()
-                for future in futures:
-                    future.cancel()
-                wait(futures)
-                raise
-        return [results[command] for command in commands]
+        batch = Batch(
+            list(dict.fromkeys(commands)),
+            runner=self._runner,
+            run=lambda command: self._run(command, bounds, cancels),
+            cache=self._cache,
+            check=self._store.check_unchanged,
+            timeout=bounds[0],
+            max_output_bytes=bounds[1],
+            cancels=cancels,
+        )
+        batch.run(self._pool, given_up)
+        return [batch.results[command] for command in commands]
 
     def explain(self, command: str) -> str:
         """Says in words how the command would be executed.
@@ -241,6 +241,7 @@ class LocalBackend:
             "slices": self._slices,
             "feeding": self._feeding,
             "cache_bytes": self._cache_bytes,
+            "index": self._use_index,
         }
         return _reopen, (self._store, self._sandbox.limits, self._mode, options)
 
@@ -287,6 +288,19 @@ class LocalBackend:
 
 def _reopen(store: CorpusStore, limits: Limits, mode: str, options: dict[str, Any]) -> LocalBackend:
     return LocalBackend(store, limits, mode, **options)
+
+
+def _open_index(store: CorpusStore) -> Index | None:
+    """Returns what gives the candidate parts of the corpus; None where there is no good index."""
+    opened = TokenIndex.open(store)
+    if opened is None:
+        return None
+
+    def parts(clauses: tuple[Clause, ...]) -> Spans | None:
+        found = opened.candidates(clauses)
+        return None if found is ALL else found.spans()
+
+    return parts
 
 
 def _slice_files(store: CorpusStore, slices: int | None, feeding: Feeding) -> tuple[tuple[Path, int], ...]:

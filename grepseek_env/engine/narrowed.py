@@ -7,7 +7,6 @@ the answer must hold, the whole command is run on the lines that hold them. Ever
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 import time
@@ -16,20 +15,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from grepseek_env.corpus.slicer import first_cut
+from grepseek_env.engine.batch import Asked, answer_together
 from grepseek_env.engine.explain import explain_narrowing
-from grepseek_env.engine.fastpath import FileSearch, answer, whole
+from grepseek_env.engine.fastpath import FileSearch, conclude, demand
 from grepseek_env.engine.interrupts import HeldSignals
 from grepseek_env.engine.kernels.load import are_compiled, are_loaded, are_possible, load
 from grepseek_env.engine.literals.records import Rest
-from grepseek_env.engine.loop import Bounds, Decided, Loop, OutOfTime
+from grepseek_env.engine.loop import Bounds, Decided, OutOfTime
 from grepseek_env.engine.memory import MOST_BYTES, MemoryCorpus
 from grepseek_env.engine.narrow import narrow
-from grepseek_env.engine.once import Once, Output
+from grepseek_env.engine.once import Output
+from grepseek_env.engine.piped import Clock, feed
 from grepseek_env.engine.question import Question
-from grepseek_env.engine.scanning import EVERY_LINE, Scanner
+from grepseek_env.engine.scanning import EVERY_LINE, Scanner, whole
 from grepseek_env.engine.scheduler import SCHEDULER
 from grepseek_env.engine.work import work_of
-from grepseek_env.errors import EngineFault, SpawnFailed
+from grepseek_env.errors import SpawnFailed
 from grepseek_env.types import CommandResult
 
 if TYPE_CHECKING:
@@ -37,14 +38,14 @@ if TYPE_CHECKING:
 
     from grepseek_env.commands import Pipeline
     from grepseek_env.engine.executor import Cancellation
-    from grepseek_env.engine.fastpath import Index, Search, Write
+    from grepseek_env.engine.fastpath import Index, Search
     from grepseek_env.engine.literals.records import Clause, Narrowing
     from grepseek_env.engine.modes import Engine, Runner
     from grepseek_env.engine.plan import Argv
-    from grepseek_env.engine.scanning import Spans
+    from grepseek_env.engine.scanning import Spans, Write
     from grepseek_env.engine.scheduler import Grant
 
-__all__ = ["NarrowedRunner"]
+__all__ = ["Manner", "NarrowedRunner"]
 
 _MOST_PREPARED = 4096
 _WORTH_COMPILING = 64 << 20  # bytes of a corpus from which on a compilation of some seconds is worth it
@@ -52,7 +53,12 @@ _SAMPLE = 1 << 20
 # Bytes a second, of one core, in round numbers: only which way is faster depends on them.
 _SCAN_SPEED, _PIPE_SPEED, _FAST_PROGRAM, _SLOW_PROGRAM = 16e9, 1e9, 6e9, 0.5e9
 
+_QUICK_BYTES = 8 << 20  # so many are scanned in half a millisecond
+
 _Where = Literal["kernels", "memory", ""]
+Manner = Literal["quick", "together", "alone"]
+"""How a command of a batch is best run: at once, since it takes no longer than handing it to another thread; in one
+pass with others; or by itself, since it starts programs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +118,65 @@ class NarrowedRunner:
             timeout = max(ends - time.monotonic(), 0.001)
         return self._otherwise.run(pipeline, timeout=timeout, max_output_bytes=max_output_bytes, cancels=cancels)
 
+    def manner(self, pipeline: Pipeline) -> Manner:
+        """Returns how a command of a batch is best run."""
+        prepared = self._prepare(pipeline)
+        where = self._where(prepared, may_load=True)
+        if not where or prepared.question is None or prepared.fed:
+            return "alone"
+        size = self._engine.facts.bytes
+        if where == "memory" or size <= _QUICK_BYTES:
+            return "quick"
+        if self._open_index() is None:
+            return "together"
+        if demand(prepared.narrowing.sink, bounded=False).early:
+            return "quick"
+        found = self._candidates(prepared.question.clauses)
+        return "quick" if found is not None and _sum(found) <= _QUICK_BYTES else "together"
+
+    def run_quick(
+        self,
+        pipelines: Sequence[Pipeline],
+        *,
+        timeout: float,
+        max_output_bytes: int | None,
+        cancels: Sequence[Cancellation],
+    ) -> list[CommandResult]:
+        """Runs commands whose manner is "quick" one after the other on one core."""
+        results: list[CommandResult] = []
+        with HeldSignals() as signals, SCHEDULER.admit(signals, cancels) as grant:
+            for pipeline in pipelines:
+                prepared = self._prepare(pipeline)
+                where = self._where(prepared, may_load=True)
+                bounds = Bounds(timeout, max_output_bytes, cancels, signals)
+                assert prepared.question is not None  # noqa: S101 - else its manner is another
+                result = self._narrowed(pipeline, prepared, prepared.question, where, grant, bounds)
+                assert result is not None  # noqa: S101 - no program was started
+                results.append(result)
+        return results
+
+    def run_together(
+        self,
+        pipelines: Sequence[Pipeline],
+        *,
+        timeout: float,
+        max_output_bytes: int | None,
+        cancels: Sequence[Cancellation],
+    ) -> list[CommandResult]:
+        """Runs commands whose manner is "together" in one pass over the corpus, on one core."""
+        asked: list[Asked] = []
+        for pipeline in pipelines:
+            prepared = self._prepare(pipeline)
+            assert prepared.question is not None  # noqa: S101 - else its manner is another
+            asked.append(Asked(prepared.question, prepared.narrowing.sink, Output(max_output_bytes)))
+        with HeldSignals() as signals, SCHEDULER.admit(signals, cancels):
+            clock = Clock(Bounds(timeout, max_output_bytes, cancels, signals))
+            file = _open(self._engine)
+            try:
+                return answer_together(file, self._engine.facts.bytes, asked, clock.check)
+            finally:
+                os.close(file)
+
     def explain(self, pipeline: Pipeline) -> str:
         """Shows what is searched for where, and what happens to the lines; or why another way is taken."""
         prepared = self._prepare(pipeline)
@@ -127,7 +192,7 @@ class NarrowedRunner:
             where=where,
             corpus_bytes=self._engine.facts.bytes,
             indexed=indexed,
-            candidates=None if found is None else (len(found), int((found[:, 1] - found[:, 0]).sum())),
+            candidates=None if found is None else (len(found), _sum(found)),
             otherwise=other,
         )
 
@@ -144,11 +209,11 @@ class NarrowedRunner:
     ) -> CommandResult | None:
         """Returns the result; None where the command has to be run as it stands."""
         if where == "memory":
-            return self._finish(prepared, self._in_memory(question), bounds, _Clock(bounds))
+            return self._finish(prepared, self._in_memory(question), bounds, Clock(bounds))
         engine = self._engine
         file = _open(engine)
         try:
-            clock = _Clock(bounds)
+            clock = Clock(bounds)
             if prepared.fed and self._mode == "auto" and not self._is_worth_it(pipeline, prepared, question, file):
                 return None
             index = self._candidates if self._open_index() is not None else None
@@ -157,13 +222,16 @@ class NarrowedRunner:
         finally:
             os.close(file)
 
-    def _finish(self, prepared: _Prepared, search: Search, bounds: Bounds, clock: _Clock) -> CommandResult | None:
+    def _finish(self, prepared: _Prepared, search: Search, bounds: Bounds, clock: Clock) -> CommandResult | None:
         if prepared.fed:
-            return _feed(prepared.fed, search, self._engine, bounds, clock)
+            return feed(prepared.fed, search, self._engine.sandbox, bounds, clock)
         output = Output(bounds.max_output_bytes)
+        sink = prepared.narrowing.sink
+        need = demand(sink, bounded=output.bounded)
         code, timed_out = 0, False
         try:
-            code = answer(prepared.narrowing.sink, search, output)
+            found = search(output.write if need.written else None, most_lines=need.most_lines, early=need.early)
+            code = conclude(sink, *found, output)
         except Decided:
             pass
         except OutOfTime:
@@ -243,7 +311,7 @@ class NarrowedRunner:
         if size <= MOST_BYTES:
             return True
         found = self._candidates(question.clauses)
-        read = size if found is None else int((found[:, 1] - found[:, 0]).sum())
+        read = size if found is None else _sum(found)
         given = self._share(pipeline.text, question, file) * size
         slow = work_of(pipeline.stages) == "cpu"
         speed = _SLOW_PROGRAM if slow else _FAST_PROGRAM
@@ -258,8 +326,8 @@ class NarrowedRunner:
             size = self._engine.facts.bytes
             wanted = read = 0
             for start in (0, first_cut(file, size, size // 2)):
-                with Scanner(file, question) as scanner:
-                    scanner.scan(whole(size, start), None, most_read=_SAMPLE)
+                with Scanner(question) as scanner:
+                    scanner.scan(file, whole(size, start), None, most_read=_SAMPLE)
                     wanted += scanner.bytes
                     read += min(_SAMPLE, size - start)
             self._shares[text] = known = min(1.0, wanted / max(read, 1))
@@ -289,84 +357,8 @@ def _prepare(narrowing: Narrowing, pipeline: Pipeline) -> _Prepared:
     return _Prepared(narrowing, question, fed, replays)
 
 
-class _Clock:
-    """Looks at the clock and at cancellations, and lets held signals through.
-
-    Attributes:
-        loop: where programs are waited for, if there are any; made when it is first needed.
-    """
-
-    def __init__(self, bounds: Bounds) -> None:
-        self._bounds = bounds
-        self._ends = time.monotonic() + bounds.timeout
-        self._loop: Loop | None = None
-        self.once: Once | None = None
-
-    @property
-    def loop(self) -> Loop:
-        if self._loop is None:
-            left = max(self._ends - time.monotonic(), 0)
-            bounds = self._bounds
-            self._loop = Loop(Bounds(left, bounds.max_output_bytes, bounds.cancels, bounds.signals))
-        return self._loop
-
-    def check(self) -> None:
-        """Does what is to be done now.
-
-        Raises:
-            OutOfTime: the deadline has passed.
-            BackendClosed: the command was cancelled.
-            Decided: nobody wants more lines.
-        """
-        self.loop.turn(0)
-        self._look()
-
-    def pump(self) -> None:
-        """Waits until something happens; raises what `check` does."""
-        self.loop.turn(blind=self.once is not None and self.once.blind)
-        self._look()
-
-    def _look(self) -> None:
-        if self.once is not None and self.once.blind:
-            self.once.look()
-
-
-def _feed(
-    argvs: tuple[Argv, ...], search: Search, engine: Engine, bounds: Bounds, clock: _Clock
-) -> CommandResult | None:
-    """Runs programs on lines; None where what they wrote on stderr, or how they ended, may come from that."""
-    sandbox = engine.sandbox
-    output = Output(bounds.max_output_bytes)
-    timed_out = False
-    with sandbox.environment(argvs) as environment:
-        once = clock.once = Once(clock.loop, output, argvs, sandbox.limits.stderr_bytes)
-        try:
-            try:
-                with contextlib.suppress(Decided):
-                    once.start(sandbox, environment, bounds.timeout)
-                    search(lambda data: once.write(data, clock.pump), early=True)
-                once.finish(clock.pump)
-            except OutOfTime:
-                timed_out = True
-            finally:
-                once.stop()
-            messages = b"".join(once.messages())
-            done = not output.cut and not timed_out
-            try:
-                code = once.exit_code() if done else None
-            except EngineFault:  # killed, perhaps by its limits: it then has to suffer from them by itself
-                return None
-        finally:
-            once.close()
-    if done and messages:
-        return None
-    return CommandResult(
-        stdout=output.value(),
-        stderr=messages,
-        exit_code=code,
-        output_truncated=output.cut,
-        timed_out=timed_out and not output.cut,
-    )
+def _sum(spans: Spans) -> int:
+    return int((spans[:, 1] - spans[:, 0]).sum())
 
 
 def _open(engine: Engine) -> int:
