@@ -248,13 +248,15 @@ def _prompt(args: argparse.Namespace) -> int:
 
 def _bench_arguments(parser: argparse.ArgumentParser) -> None:
     from grepseek_env.bench.engine.arguments import add_arguments
+    from grepseek_env.bench.scaling.arguments import add_arguments as add_scaling_arguments
     from grepseek_env.bench.vector.arguments import add_arguments as add_vector_arguments
 
-    sub = parser.add_subparsers(dest="bench_command", required=True, metavar="env|engine|vector")
+    sub = parser.add_subparsers(dest="bench_command", required=True, metavar="env|engine|scaling|vector")
     env = sub.add_parser("env", help="time that a step costs beyond its command")
     env.add_argument("--steps", type=int, default=500, help="steps a repetition (default: 500)")
     env.add_argument("--repetitions", type=int, default=7, help="(default: 7)")
     add_arguments(sub.add_parser("engine", help="every way to run a command, against bash and side by side"))
+    add_scaling_arguments(sub.add_parser("scaling", help="time of each class of query, and an index, as corpora grow"))
     add_vector_arguments(sub.add_parser("vector", help="many environments at once, against Gymnasium's own ways"))
 
 
@@ -266,6 +268,13 @@ def _bench(args: argparse.Namespace) -> int:
         names = EngineBench.__dataclass_fields__
         options = EngineBench(**{name: value for name, value in vars(args).items() if name in names})
         return bench_engine(options, command_line=sys.argv)
+
+    if args.bench_command == "scaling":
+        from grepseek_env.bench.scaling.run import ScalingBench, bench_scaling
+
+        names = ScalingBench.__dataclass_fields__
+        scaling = ScalingBench(**{name: value for name, value in vars(args).items() if name in names})
+        return bench_scaling(scaling, command_line=sys.argv)
 
     if args.bench_command == "vector":
         from grepseek_env.bench.vector.run import VectorBench, bench_vector

@@ -10,6 +10,7 @@ import select
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,7 @@ from grepseek_env.corpus.sidecar import CORPUS_NAME
 from grepseek_env.corpus.slicer import cuts, ranges
 from grepseek_env.corpus.slices import build_slices
 from grepseek_env.corpus.store import CorpusStore
+from grepseek_env.engine.index import build_index
 from grepseek_env.engine.local import MODES, LocalBackend
 from grepseek_env.engine.scheduler import usable_cores
 from grepseek_env.errors import ConfigError, SpawnFailed
@@ -102,14 +104,15 @@ class Contestant:
 def default_names() -> tuple[str, ...]:
     """Returns the names that take part when none are given."""
     cores = max(usable_cores(), 2)
-    return (BASH, "sequential", f"sliced:{cores}", f"sliced:{2 * cores}", f"sliced:{cores}:file", "auto")
+    return (BASH, "sequential", f"sliced:{cores}", f"sliced:{cores}:file", "narrowed", "narrowed:index", "auto:index")
 
 
 def parse_contestants(names: tuple[str, ...]) -> tuple[Contestant, ...]:
     """Returns the contestants of these names, bash first: ``bash``, or ``MODE``, ``MODE:SLICES``, ``...:FEEDING``.
 
     Without FEEDING slices go through pipes, whether there are slice files or not. With "file" they are made, which
-    takes the corpus's size again on the disk, and kept.
+    takes the corpus's size again on the disk, and kept. An index is used only where the name ends in ``:index``; it is
+    built where there is none, and kept.
 
     Raises:
         ConfigError: no mode or feeding has this name, the number of slices is none, or a name comes twice.
@@ -122,25 +125,28 @@ def parse_contestants(names: tuple[str, ...]) -> tuple[Contestant, ...]:
 def _contestant(name: str) -> Contestant:
     if name == BASH:
         return Contestant(BASH, _bash)
-    match = re.fullmatch(r"([a-z-]+)(?::([1-9]\d{0,2})(?::(pipe|file))?)?", name)
+    match = re.fullmatch(r"([a-z-]+)(?::([1-9]\d{0,2})(?::(pipe|file))?)?(:index)?", name)
     if match is None or match[1] not in MODES:
         hint = closest(name.partition(":")[0], [BASH, *MODES])
         raise ConfigError(
             f"no contestant is named {name!r}{hint}; there are {BASH}, and MODE, MODE:SLICES, MODE:SLICES:pipe and "
-            f"MODE:SLICES:file where MODE is one of {', '.join(MODES)}"
+            f"MODE:SLICES:file where MODE is one of {', '.join(MODES)}, each also with :index at the end"
         )
     slices = int(match[2]) if match[2] else None
-    return Contestant(name, lambda store: _engine(store, match[1], slices, by_file=match[3] == "file"))
+    by_file, indexed = match[3] == "file", match[4] is not None
+    return Contestant(name, lambda store: _engine(store, match[1], slices, by_file=by_file, indexed=indexed))
 
 
 @contextlib.contextmanager
-def _engine(store: CorpusStore, mode: str, slices: int | None, *, by_file: bool) -> Iterator[Ready]:
+def _engine(store: CorpusStore, mode: str, slices: int | None, *, by_file: bool, indexed: bool) -> Iterator[Ready]:
     files: tuple[Path, ...] = ()
     if by_file and slices is not None:
         files = tuple(each.file for each in build_slices(store, slices).files)
+    if indexed:
+        files += (build_index(store, progress=sys.stderr.isatty()).path,)
     feeding: Literal["file", "pipe"] = "file" if by_file else "pipe"
     # Without the result cache, which would answer all rounds but the first.
-    with LocalBackend(store, mode=mode, slices=slices, feeding=feeding, cache_bytes=0) as backend:
+    with LocalBackend(store, mode=mode, slices=slices, feeding=feeding, index=indexed, cache_bytes=0) as backend:
 
         def run(command: str, timeout: float) -> Answer:
             result = backend.run(command, timeout=timeout)

@@ -1,0 +1,1 @@
+"""`grepseek bench scaling`: how the time of each class of query, and an index, grow with the corpus."""
