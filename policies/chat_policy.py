@@ -93,7 +93,7 @@ class ChatPolicy(Policy):
         return {
             "policy": self.name,
             "model": self.model.name,
-            "sampling": asdict(self.sampling),
+            "sampling": {**asdict(self.sampling), "stop": list(self.sampling.stop)},
             "budget": asdict(self.budget),
         }
 

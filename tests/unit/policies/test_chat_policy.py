@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -217,12 +218,13 @@ def test_chat_policies_by_name() -> None:
             "top_p": 1.0,
             "top_k": None,
             "max_tokens": 7,
-            "stop": (),
+            "stop": [],
             "seed": None,
             "logprobs": False,
         },
         "budget": {"episode_tokens": None, "context_tokens": None, "least_tokens": 16},
     }
+    assert json.loads(json.dumps(policy.describe())) == policy.describe()
     policy.close()
     with pytest.raises(ConfigError, match="policy 'openai' has no option 'temprature' \\(did you mean 'temperature'"):
         make_policy("openai", model="m", temprature=1)
