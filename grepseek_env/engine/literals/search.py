@@ -81,6 +81,8 @@ def read_search(stage: Stage, corpus: CorpusFacts, locale: str) -> Search | str:
             return f"{option.name} is not looked into"
         if opposite := stage.given(*option.spec.against):
             return f"{option.name} and {opposite[0].name} are given together"
+    if not _patterns(stage):
+        return f"{stage.program} is given no pattern"
     return _rg(stage, corpus) if stage.program == "rg" else _grep(stage, corpus, locale)
 
 
