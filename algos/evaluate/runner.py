@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -183,7 +184,11 @@ def score_recorded(
         raise ConfigError(f"{out} is the run itself, whose manifest would be replaced; choose another output folder")
     played, policies, settings = [], set(), {}
     for name, run in zip(names, runs, strict=True):
-        trajectories = list(read_trajectories(run / "trajectories.jsonl"))
+        # An episode that was played again after a fault is there twice; the later line counts.
+        latest = {
+            (t.question_id, t.metadata.get("sample", 0)): t for t in read_trajectories(run / "trajectories.jsonl")
+        }
+        trajectories = list(latest.values())
         policies |= {str(t.metadata.get("policy", "?")) for t in trajectories}
         path = run / "manifest.json"
         settings[name] = json.loads(path.read_bytes()) if path.exists() else {}
@@ -234,9 +239,11 @@ def _score(
     rows: dict[str, list[Episode]] = {}
     faults: dict[str, int] = {}
     for one in played:
+        names = dict.fromkeys(one.row(t.question_id) for t in one.trajectories)
+        rows |= {name: [] for name in (sorted(names, key=_natural) if analysis["by"] else names)}
         for t in one.trajectories:
             name = one.row(t.question_id)
-            of_row = rows.setdefault(name, [])
+            of_row = rows[name]
             if is_result(t):
                 of_row.append(measure(t, name, counter=counter, yes_no_rule=bool(analysis["yes_no_rule"])))
             else:
@@ -256,6 +263,11 @@ def _score(
     atomic_write(out / "table.txt", result.table + "\n")
     atomic_write(out / "summary.json", _json(summary))  # the last one: where it is, the rest is
     return result
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Sorts numbers in names by their value."""
+    return [(int(piece), "") if piece.isdigit() else (-1, piece) for piece in re.split(r"(\d+)", name)]
 
 
 def _encoded(episodes: Sequence[Episode]) -> Iterator[bytes]:

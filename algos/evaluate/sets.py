@@ -41,7 +41,8 @@ class EvalSet:
         if by is None:
             return self.name
         value = str(question.metadata.get(by, "other"))
-        return value if alone else f"{self.name}/{value}"
+        label = f"{by} {value}" if value.isdigit() else value
+        return label if alone else f"{self.name}/{label}"
 
 
 def load_sets(

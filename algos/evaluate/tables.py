@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["comparison_table", "latency_lines", "result_table"]
 
 _FIRST = 22
-_WIDTH = 11
+_WIDTH = 13
 
 
 def _score(value: float | None) -> str:
@@ -150,7 +150,7 @@ def latency_lines(latency: Mapping[str, Any]) -> str:
 def comparison_table(comparison: Mapping[str, Any]) -> str:
     """Returns what `compare` found, a line a set and metric."""
     headings = ("questions", "A", "B", "B - A", "95 % interval", "p", "effect", "better/worse/equal")
-    widths = (_WIDTH, 9, 9, 9, 20, 9, 9, 22)
+    widths = (11, 9, 9, 9, 19, 9, 11, 21)
     lines = [
         f"A  {comparison['a']['folder']}  ({comparison['a']['policy']})",
         f"B  {comparison['b']['folder']}  ({comparison['b']['policy']})",

@@ -84,7 +84,8 @@ B = [trajectory("b0", "ada!", reward=1.1)]  # 1
 
 
 def test_averages_by_hand(tmp_path: Path) -> None:
-    runs = [write_run(tmp_path / "a", [*A, LOST]), write_run(tmp_path / "b", B)]
+    again = trajectory("a0", None, sample=1, finish_reason="fault", reward_valid=False)  # later played well
+    runs = [write_run(tmp_path / "a", [again, *A, LOST]), write_run(tmp_path / "b", B)]
     result = score_recorded(runs, tmp_path / "out")
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary == result.summary
