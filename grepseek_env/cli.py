@@ -240,8 +240,9 @@ def _prompt(args: argparse.Namespace) -> int:
         "tokenizer",
         "system_prompt",
     )
-    text = make_rules(**{k: v for k, v in env_kwargs(args).items() if k in keys}).system_prompt
-    print((args.system_prompt or TEMPLATE) if args.template else text)
+    options = {k: v for k, v in env_kwargs(args).items() if k in keys}
+    text = make_rules(**options).system_prompt
+    print((options["system_prompt"] or TEMPLATE) if args.template else text)
     print(f"version {prompt_hash(text)}", file=sys.stderr)
     return 0
 

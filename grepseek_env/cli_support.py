@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from grepseek_env.errors import ConfigError
+
 if TYPE_CHECKING:
     import argparse
 
@@ -54,22 +56,13 @@ def add_env_arguments(parser: argparse.ArgumentParser, *, split: str = "train", 
     parser.add_argument("--max-observation-chars", type=int, default=8192, help="cap without (default: 8192)")
     parser.add_argument("--tokenizer", metavar="DIR|NAME", help="count observation tokens with this tokenizer")
     parser.add_argument(
-        "--system-prompt", type=_text_of, metavar="FILE", help="text of the system message (see: grepseek prompt)"
+        "--system-prompt", type=Path, metavar="FILE", help="text of the system message (see: grepseek prompt)"
     )
     parser.add_argument("--reward", default="default", help="default or paper (default: default)")
     add_mode_arguments(parser)
     parser.add_argument(
         "--command-timeout", type=float, default=60.0, metavar="S", help="seconds a command (default: 60)"
     )
-
-
-def _text_of(path: str) -> str:
-    import argparse  # noqa: PLC0415 - the caller has it
-
-    try:
-        return Path(path).read_text(encoding="utf-8").rstrip("\n")
-    except (OSError, UnicodeDecodeError) as e:
-        raise argparse.ArgumentTypeError(f"{path}: {getattr(e, 'strerror', None) or e}") from e
 
 
 _KEYS = (
@@ -81,7 +74,6 @@ _KEYS = (
     "max_observation_tokens",
     "max_observation_chars",
     "tokenizer",
-    "system_prompt",
     "reward",
     "mode",
     "slices",
@@ -90,5 +82,19 @@ _KEYS = (
 
 
 def env_kwargs(args: argparse.Namespace) -> dict[str, Any]:
-    """Returns the keywords of `GrepSeekEnv` that the options of `add_env_arguments` give."""
-    return {key: getattr(args, key) for key in _KEYS}
+    """Returns the keywords of `GrepSeekEnv` that the options of `add_env_arguments` give.
+
+    Raises:
+        ConfigError: the file of `--system-prompt` is no text.
+        OSError: it cannot be read.
+    """
+    return {key: getattr(args, key) for key in _KEYS} | {"system_prompt": _system_prompt(args.system_prompt)}
+
+
+def _system_prompt(path: Path | None) -> str | None:
+    if path is None:
+        return None
+    try:
+        return path.read_text(encoding="utf-8").rstrip("\n")
+    except UnicodeDecodeError as e:
+        raise ConfigError(f"--system-prompt {path}: not UTF-8 ({e.reason} at byte {e.start}); save it as UTF-8") from e
