@@ -168,6 +168,14 @@ def test_turns_filters_groups_and_keys(browser: Browser, tmp_path: Path) -> None
     browser.wait(f"{COUNT} === '10 of 40 trajectories'")
 
 
+def test_equal_rewards_give_no_advantage(browser: Browser, tmp_path: Path) -> None:
+    equal = [trajectory("q", "Bob", sample=i, reward=0.1) for i in range(20)]  # their mean is not quite 0.1
+    browser.open(page(tmp_path, equal), "#q=0")
+    assert "no learning signal" in browser.run("document.querySelector('.chips').textContent")
+    advantages = "[...new Set([...document.querySelectorAll('.grid tbody tr')].map((r) => r.children[5].textContent))]"
+    assert browser.run(advantages) == ["0.00"]
+
+
 def test_what_trajectories_hold_never_becomes_markup(browser: Browser, tmp_path: Path) -> None:
     made = odd_trajectories()
     browser.open(page(tmp_path, made))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import select
@@ -35,6 +36,13 @@ _FLAGS = (
 _PATIENCE = 90.0  # seconds until a test gives up on an answer
 
 
+def _high(descriptor: int) -> int:
+    """Moves a descriptor out of the way of 3 and 4."""
+    moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 10)
+    os.close(descriptor)
+    return moved
+
+
 class Browser:
     """One browser with one page.
 
@@ -47,8 +55,8 @@ class Browser:
     def __init__(self, profile: Path, *, size: tuple[int, int] = (1400, 900), dark: bool = False) -> None:
         assert CHROMIUM is not None
         # The browser reads commands from its descriptor 3 and writes to 4; a shell puts them there.
-        read, self._out = os.pipe()
-        self._in, write = os.pipe()
+        read, self._out = map(_high, os.pipe())
+        self._in, write = map(_high, os.pipe())
         flags = [*_FLAGS, f"--user-data-dir={profile}", f"--window-size={size[0]},{size[1]}", "--remote-debugging-pipe"]
         flags.append(f"--blink-settings=preferredColorScheme={0 if dark else 1}")
         command = ["bash", "-c", f'exec "$@" 3<&{read} 4>&{write} {read}<&- {write}>&-', "bash", CHROMIUM, *flags]

@@ -160,11 +160,9 @@ function rewardCard(row, whole) {
 function siblings(row, go) {
   const rows = INDEX.questions[row.question].rows;
   if (rows.length < 2) return null;
-  return el("div", { class: "chips" }, "all trajectories of this question: ", rows.map((r) => {
-    const b = el("button", { "aria-pressed": String(r === row), class: r.result, onclick: () => go(r),
-      title: `${INDEX.runs[r.run]}, sample ${r.sample}: ${RESULTS[r.result].name}` }, `${RESULTS[r.result].sign} ${r.valid ? score(r.f1) : "–"}`);
-    return [b, " "];
-  }));
+  return el("div", { class: "siblings" }, "all of this question:", rows.map((r) =>
+    el("button", { "aria-pressed": String(r === row), class: r.result, onclick: () => go(r),
+      title: `${INDEX.runs[r.run]}, sample ${r.sample}: ${RESULTS[r.result].name}` }, `${RESULTS[r.result].sign} ${r.valid ? score(r.f1) : "–"}`)));
 }
 
 async function showTrajectory(row, raw, go, stale) {
@@ -206,7 +204,8 @@ function showQuestion(group, go) {
   const valid = group.rows.filter((r) => r.valid);
   const rewards = valid.map((r) => r.reward);
   const centre = mean(rewards);
-  const sd = Math.sqrt(mean(rewards.map((r) => (r - centre) ** 2)));
+  const spread = Math.sqrt(mean(rewards.map((r) => (r - centre) ** 2)));
+  const sd = spread < 1e-9 ? 0 : spread; // equal rewards, but for their last digits
   const heads = ["", "sample", "F1", "EM", "reward", "advantage", "end", "turns", "answer and commands"];
   if (INDEX.runs.length > 1) heads.splice(1, 0, "run");
   const rows = group.rows.map((r) =>
