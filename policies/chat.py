@@ -235,9 +235,13 @@ class _Loop:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
-        threading.Thread(target=self.loop.run_forever, name="grepseek-models", daemon=True).start()
+        self._thread = threading.Thread(target=self.loop.run_forever, name="grepseek-models", daemon=True)
+        self._thread.start()
 
     def run(self, coroutine: Any) -> Any:
+        if threading.current_thread() is self._thread:
+            coroutine.close()
+            raise ModelError("a coroutine of the models' event loop called complete(), which would wait for itself")
         future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
         try:
             return future.result()

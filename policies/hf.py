@@ -81,7 +81,8 @@ class HFModel(ChatModel):
         self._model, self.tokenizer = _load(path, adapter, device, dtype, attention, trust=trust_remote_code)
         if chat_template is not None:
             self.tokenizer.chat_template = CHATML if chat_template == "chatml" else chat_template
-        limits = (context_tokens, getattr(self._model.config, "max_position_embeddings", None))
+        config = self._model.config.get_text_config()  # a model that also sees pictures has several
+        limits = (context_tokens, getattr(config, "max_position_embeddings", None))
         self.context_tokens = min((n for n in limits if n is not None), default=None)
         self.renderer = ChatTokens(self.tokenizer) if token_prompts else None
         self._ends = _end_tokens(self._model, self.tokenizer)
@@ -160,7 +161,7 @@ class HFModel(ChatModel):
         for i, row in enumerate(rows):
             ids[i, width - len(row.prompt) :] = torch.tensor(row.prompt)
             mask[i, width - len(row.prompt) :] = 1
-        draw = _Draw(rows, width)
+        draw = _Draw(rows)
         stops = _Stops(rows, width, self.tokenizer, frozenset(self._ends))
         with torch.inference_mode():
             out = self._model.generate(
@@ -172,7 +173,7 @@ class HFModel(ChatModel):
                 logits_processor=[draw],
                 stopping_criteria=[stops],
             )
-        logprobs = draw.logprobs(out)
+        logprobs = draw.logprobs()
         seconds = time.perf_counter() - start
         made = []
         for i, row in enumerate(rows):
@@ -208,51 +209,57 @@ def _decode(tokenizer: Any, ids: Sequence[int]) -> str:
 class _Draw:
     """A logits processor that draws every row's next token itself and leaves it the only one possible."""
 
-    def __init__(self, rows: Sequence[_Row], width: int) -> None:
-        self._samplings = [row.sampling for row in rows]
+    def __init__(self, rows: Sequence[_Row]) -> None:
         self._random = [random.Random(row.sampling.seed) for row in rows]  # noqa: S311 - reproducible draws
-        self._width = width
-        self._keep = any(s.logprobs for s in self._samplings)
+        self._keep = any(row.sampling.logprobs for row in rows)
         self._kept: list[Any] = []
+        alike: dict[tuple[float, float, int | None], list[int]] = {}
+        for i, row in enumerate(rows):
+            s = row.sampling
+            alike.setdefault((s.temperature, s.top_p, s.top_k), []).append(i)
+        self._alike = alike
 
     def __call__(self, input_ids: Any, scores: Any) -> Any:
         import torch  # noqa: PLC0415
 
-        del input_ids
         logits = scores.float()
-        chosen = torch.stack([self._choose(logits[i], s, self._random[i]) for i, s in enumerate(self._samplings)])
+        chosen = torch.empty_like(input_ids[:, :1])
+        for (temperature, top_p, top_k), rows in self._alike.items():
+            draws = [self._random[i].random() for i in rows]
+            chosen[rows] = _choose(logits[rows], draws, temperature, top_p, top_k)
         if self._keep:
-            self._kept.append(torch.log_softmax(logits, dim=-1).gather(1, chosen[:, None])[:, 0])
-        only = torch.full_like(scores, -torch.inf)
-        return only.scatter(1, chosen[:, None], 0.0)
+            self._kept.append(torch.log_softmax(logits, dim=-1).gather(1, chosen))
+        return torch.full_like(scores, -torch.inf).scatter(1, chosen, 0.0)
 
-    def logprobs(self, out: Any) -> list[list[float]]:
-        """Returns a list a row, one value a token; a row that ended earlier has meaningless values behind its end."""
+    def logprobs(self) -> list[list[float]]:
+        """Returns a list a row, one value a token; those behind the end of a row mean nothing."""
         import torch  # noqa: PLC0415
 
-        if not self._kept:
-            return [[] for _ in range(out.shape[0])]
-        values: list[list[float]] = torch.stack(self._kept, dim=1).tolist()
+        values: list[list[float]] = torch.cat(self._kept, dim=1).tolist() if self._kept else []
         return values
 
-    @staticmethod
-    def _choose(logits: Any, sampling: Sampling, draws: random.Random) -> Any:
-        """Draws by the inverse of the cumulated probabilities: one random number a token, the same on every device."""
-        import torch  # noqa: PLC0415
 
-        if sampling.temperature == 0:
-            return logits.argmax()
-        probabilities = torch.softmax(logits.double() / sampling.temperature, dim=-1)
-        if sampling.top_k is not None and sampling.top_k < probabilities.numel():
-            least = probabilities.topk(sampling.top_k).values[-1]
-            probabilities = probabilities.masked_fill(probabilities < least, 0.0)
-        if sampling.top_p < 1:
-            ordered, places = probabilities.sort(descending=True)
-            before = ordered.cumsum(0) - ordered
-            probabilities = probabilities.scatter(0, places, ordered.masked_fill(before >= sampling.top_p, 0.0))
-        reached = probabilities.cumsum(0)
-        at = torch.searchsorted(reached, reached[-1:] * draws.random(), right=True)[0]
-        return at.clamp(max=probabilities.numel() - 1)
+def _choose(logits: Any, draws: Sequence[float], temperature: float, top_p: float, top_k: int | None) -> Any:
+    """Returns a token a row, of shape (rows, 1).
+
+    They are drawn by the inverse of the cumulated probabilities: one random number a token, the same on every device.
+    """
+    import torch  # noqa: PLC0415
+
+    if temperature == 0:
+        return logits.argmax(-1, keepdim=True)
+    probabilities = torch.softmax(logits.double() / temperature, dim=-1)
+    if top_k is not None and top_k < probabilities.shape[-1]:
+        least = probabilities.topk(top_k).values[:, -1:]
+        probabilities = probabilities.masked_fill(probabilities < least, 0.0)
+    if top_p < 1:
+        ordered, places = probabilities.sort(descending=True)
+        before = ordered.cumsum(-1) - ordered
+        kept = ordered.masked_fill(before >= top_p * ordered.sum(-1, keepdim=True), 0.0)
+        probabilities = torch.zeros_like(probabilities).scatter(-1, places, kept)
+    reached = probabilities.cumsum(-1)
+    targets = reached[:, -1:] * torch.tensor(draws, dtype=torch.double, device=logits.device)[:, None]
+    return torch.searchsorted(reached, targets, right=True).clamp(max=probabilities.shape[-1] - 1)
 
 
 class _Stops:
@@ -265,27 +272,26 @@ class _Stops:
         self._ends = ends
         self.lengths = [0] * len(rows)
         self._open = [True] * len(rows)
+        # A token is a byte or more, so a stop string lies in as many tokens as it has bytes.
+        self._tail = max((len(s.encode()) for row in rows for s in row.sampling.stop), default=0) + 1
 
     def __call__(self, input_ids: Any, scores: Any, **kwargs: Any) -> Any:
         import torch  # noqa: PLC0415
 
         del scores, kwargs
         length = input_ids.shape[1] - self._width
+        tails = input_ids[:, -min(length, self._tail) :].tolist()  # from the device once a step, not once a row
         for i, row in enumerate(self._rows):
             if self._open[i]:
                 self.lengths[i] = length
-                ids = input_ids[i, self._width :]
-                self._open[i] = not (
-                    length >= row.max_tokens or int(ids[-1]) in self._ends or self._met(ids, row.sampling.stop)
-                )
+                ended = length >= row.max_tokens or tails[i][-1] in self._ends
+                self._open[i] = not (ended or self._met(tails[i], row.sampling.stop))
         return torch.tensor([not o for o in self._open], device=input_ids.device)
 
-    def _met(self, ids: Any, stop: Sequence[str]) -> bool:
-        """Looks at the end of the row: a token is a byte or more, so a stop string lies in as many tokens as bytes."""
+    def _met(self, tail: list[int], stop: Sequence[str]) -> bool:
         if not stop:
             return False
-        tail = max(len(s.encode()) for s in stop) + 1
-        text = _decode(self._tokenizer, ids[-tail:].tolist())
+        text = _decode(self._tokenizer, tail)
         return any(s in text for s in stop)
 
 

@@ -16,7 +16,7 @@ from grepseek_env.errors import ConfigError
 from grepseek_env.types import CommandResult, Question
 from policies.base import EpisodeStart, PolicyStop, make_policy
 from policies.budgets import Budget
-from policies.chat import ChatModel, Completion, Message, ModelError, Sampling, per_conversation
+from policies.chat import ChatModel, Completion, Message, ModelError, Sampling, per_conversation, run_async
 from policies.chat_policy import ChatPolicy, turn_seed
 from policies.reasoning import join_reasoning, without_thoughts
 
@@ -204,6 +204,28 @@ def test_failures_among_others_and_of_all() -> None:
     with pytest.raises(ModelError, match="down"):
         Written(ModelError("down")).complete([[], []], Sampling())
     assert Written(said("a")).complete([], Sampling()) == []
+
+
+def test_a_batch_that_fails_fails_for_all_who_wait() -> None:
+    class Broken(ChatModel):
+        def complete(self, conversations: Any, sampling: Any, *, prompt_ids: Any = None) -> list[Completion]:
+            del sampling, prompt_ids
+            raise ModelError(f"no memory for {len(conversations) > 0}")
+
+    async def ask(model: ChatModel) -> list[Any]:
+        return await asyncio.gather(*(model.acomplete([], Sampling()) for _ in range(5)), return_exceptions=True)
+
+    model = Broken()
+    for _ in range(2):
+        assert [str(e) for e in asyncio.run(ask(model))] == ["no memory for True"] * 5
+
+
+def test_waiting_for_oneself_is_told() -> None:
+    async def inside() -> None:
+        Written(said("a")).complete([[]], Sampling())
+
+    with pytest.raises(ModelError, match="would wait for itself"):
+        run_async(inside())
 
 
 def test_chat_policies_by_name() -> None:
