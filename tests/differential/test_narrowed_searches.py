@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from grepseek_env.engine.narrow import Clause
     from tests.support.patterns import Drawn
 
+PATIENCE = 10  # seconds; a few drawn patterns take grep for ever
 LOCALES = ("C", "C.UTF-8")
 
 
@@ -49,16 +50,19 @@ class Checker:
         if not found.clauses and not found.filters:
             return ""
         (self.folder / "corpus.jsonl").write_bytes(data)
-        done = subprocess.run(
-            [word.encode() for word in pipeline.argv[0]],
-            executable=self.programs / pipeline.argv[0][0],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            cwd=self.folder,
-            env={"PATH": str(self.programs), "LC_ALL": locale},
-            check=False,
-            timeout=60,
-        )
+        try:
+            done = subprocess.run(
+                [word.encode() for word in pipeline.argv[0]],
+                executable=self.programs / pipeline.argv[0][0],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                cwd=self.folder,
+                env={"PATH": str(self.programs), "LC_ALL": locale},
+                check=False,
+                timeout=PATIENCE,
+            )
+        except subprocess.TimeoutExpired:
+            return ""
         self.checked += 1
         self.narrowed += bool(found.clauses)
         printed = done.stdout.split(b"\n")[:-1]

