@@ -19,6 +19,7 @@ from grepseek_env.engine.index.words import (
     BLOCKS,
     BROKEN,
     BUCKETS,
+    COST,
     FIRST,
     GRAMS,
     GROUPS,
@@ -59,6 +60,7 @@ _TEN = U64(10)
 _KEPT_DIGITS, _KEPT_LONG, _MOST_TEXT, _CUT = U64(DIGITS_KEPT), U64(LONG_KEPT), U64(MOST_BYTES), U64(CUT)
 _MOST_GROUPS = U64(8192)
 _MOST_EXPANDED = U64(8192)
+_GROUPS_A_BLOCK = U64(8)  # that can be looked through while a block is searched
 
 
 @inline
@@ -135,8 +137,16 @@ def find_pair(at: int, end: int, text: int, size: int) -> int:
 
 
 @inline
-def expand(words: int, room: int, text: int, size: int, begin: int, most: int) -> int:
+def expand(words: int, room: int, text: int, size: int, begin: int, best: int) -> int:
     """Lists the numbers of the tokens whose text, with the newlines around it, holds these bytes.
+
+    Args:
+        words: see `words.WORDS`.
+        room: a query's room.
+        text: address of the bytes.
+        size: how many, 3 at least.
+        begin: where the ids go.
+        best: blocks that another piece of the literal leaves; more work than looking at these is not worth it.
 
     Returns:
         the end of the ids; `NOTHING_PROVEN` if they are too many to be worth it, `BROKEN` if damaged.
@@ -160,7 +170,7 @@ def expand(words: int, room: int, text: int, size: int, begin: int, most: int) -
     groups = _U0
     for w in range(count):
         groups += popcount(load64(row + w * _U8))
-    if groups > _MOST_GROUPS:
+    if groups > _MOST_GROUPS or groups > best * _GROUPS_A_BLOCK:
         return _NONE
     texts, bytes_ = word(words, TEXTS), word(words, TEXTS_BYTES)
     total = _U0
@@ -184,13 +194,13 @@ def expand(words: int, room: int, text: int, size: int, begin: int, most: int) -
                 if number == _BROKEN:
                     return _BROKEN
                 if number != last:
-                    if to - begin >= most or to >= U64(MOST_IDS - 16):
+                    if to - begin >= _MOST_EXPANDED or to >= U64(MOST_IDS - 16):
                         return _NONE
                     count_here = blocks_of(words, number)
                     if count_here == _BROKEN:
                         return _BROKEN
                     total += count_here
-                    if total + total > word(words, BLOCKS):
+                    if total + total > word(words, BLOCKS) or total > best * word(words, COST):
                         return _NONE
                     store32(ids + to * _U4, number)
                     to += _U1
@@ -200,7 +210,7 @@ def expand(words: int, room: int, text: int, size: int, begin: int, most: int) -
 
 
 @inline
-def piece_ids(words: int, room: int, text: int, size: int, left: int, right: int, begin: int) -> int:
+def piece_ids(words: int, room: int, text: int, size: int, left: int, right: int, begin: int, best: int) -> int:
     """Lists the tokens that a piece of a literal can be, or be a part of.
 
     Args:
@@ -211,6 +221,7 @@ def piece_ids(words: int, room: int, text: int, size: int, left: int, right: int
         left: a token is known to begin where it begins.
         right: a token is known to end where it ends.
         begin: where its ids go.
+        best: see `expand`.
 
     Returns:
         the end of the ids; a code as of `expand`.
@@ -274,5 +285,5 @@ def piece_ids(words: int, room: int, text: int, size: int, left: int, right: int
             length += _U1
         if length < U64(3):
             return _NONE
-        to = expand(words, room, at, length, to, _MOST_EXPANDED)
+        to = expand(words, room, at, length, to, best)
     return to

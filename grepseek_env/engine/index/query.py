@@ -52,7 +52,9 @@ def is_word(byte: int) -> bool:
 
 
 @inline
-def piece(words: int, room: int, text: int, size: int, left: int, right: int, specials: int, row: int) -> int:
+def piece(
+    words: int, room: int, text: int, size: int, left: int, right: int, specials: int, row: int, best: int
+) -> int:
     """Fills in a row of the table of pieces.
 
     Args:
@@ -64,6 +66,7 @@ def piece(words: int, room: int, text: int, size: int, left: int, right: int, sp
         right: a token is known to end there.
         specials: bit i: blocks with `layout.SPECIALS`[i] may hold it too.
         row: address of the row: clause, literal, first id, end of ids, blocks; the first three are filled in.
+        best: blocks that another piece of the literal leaves.
 
     Returns:
         blocks; `NOTHING_PROVEN` if it says nothing, `BROKEN` if damaged.
@@ -73,7 +76,7 @@ def piece(words: int, room: int, text: int, size: int, left: int, right: int, sp
     for i in range(_U8):
         store8(own + size + i, _U0)
     begin = load64(row + U64(16))
-    end = piece_ids(words, room, own, size, left, right, begin)
+    end = piece_ids(words, room, own, size, left, right, begin, best)
     if end >= _NONE:
         return end
     ids = word(room, IDS)
@@ -96,11 +99,13 @@ def piece(words: int, room: int, text: int, size: int, left: int, right: int, sp
 
 
 @inline
-def add_piece(words: int, room: int, text: int, begin: int, end: int, size: int, specials: int, at: int) -> int:
+def add_piece(
+    words: int, room: int, text: int, begin: int, end: int, size: int, specials: int, at: int, best: int
+) -> int:
     """Adds the piece [begin, end) of a literal of `size` bytes to the table, as its row `at`; see `piece`."""
     row = word(room, TABLE) + at * _PIECE_BYTES
     left = begin > _U0 or load8(text) >= _SPLIT
-    return piece(words, room, text + begin, end - begin, left, end < size, specials, row)
+    return piece(words, room, text + begin, end - begin, left, end < size, specials, row, best)
 
 
 @inline
@@ -124,7 +129,7 @@ def add_literal(words: int, room: int, text: int, size: int, specials: int, clau
                     store64(row, clause)
                     store64(row + _U8, literal)
                     store64(row + U64(16), load64(row - U64(24)))
-                    found = add_piece(words, room, text, begin, i, size, specials, at)
+                    found = add_piece(words, room, text, begin, i, size, specials, at, best)
                     if found == _BROKEN:
                         return _BROKEN
                     if found != _NONE:
@@ -148,7 +153,7 @@ def add_literal(words: int, room: int, text: int, size: int, specials: int, clau
         store64(row + _U8, literal)
         store64(row + U64(16), load64(row - U64(24)))
         begin, end = (second, second_end) if turn else (first, first_end)
-        found = add_piece(words, room, text, begin, end, size, specials, at)
+        found = add_piece(words, room, text, begin, end, size, specials, at, best)
         if found == _BROKEN:
             return _BROKEN
         if found != _NONE:
