@@ -16,7 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from algos.rollout_many import check_bounds, play_many, run_command
+from algos.rollout_commands import run_command
+from algos.rollout_many import check_bounds, play_many
 from algos.rollout_play import Job, episode_seed, play
 from algos.rollout_report import Progress, Summary, is_result, summarize
 from grepseek_env.cli_support import add_env_arguments, env_kwargs

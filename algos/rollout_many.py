@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
+from algos.rollout_commands import Commands, run_command
 from algos.rollout_play import aplay, play
-from grepseek_env.engine.executor import Cancellation
-from grepseek_env.engine.local import LocalBackend
-from grepseek_env.errors import ConfigError, EngineFault, GrepSeekError
+from grepseek_env.errors import ConfigError, EngineFault
 from policies.chat import run_async
 
 if TYPE_CHECKING:
@@ -24,16 +22,13 @@ if TYPE_CHECKING:
 
     from algos.rollout_play import Job
     from grepseek_env.env import GrepSeekEnv
-    from grepseek_env.episode import Pending, Result
     from grepseek_env.trajectory import Trajectory
-    from grepseek_env.types import SearchBackend
     from policies.base import Policy
 
     OnDone = Callable[[Job, Trajectory], None]
 
-__all__ = ["check_bounds", "play_many", "run_command"]
+__all__ = ["check_bounds", "play_many"]
 
-_COMMANDS = 32  # threads that wait for commands; the scheduler decides how many of these run
 _LEAST_STREAK = 16
 _PATIENCE = 30.0
 
@@ -91,23 +86,6 @@ def check_bounds(*, parallel: int, retries: int) -> None:
         raise ConfigError(f"retries is {retries}; it must be 0 or more")
 
 
-def run_command(backend: SearchBackend, pending: Pending, cancel: Cancellation | None = None) -> Result:
-    """Runs an episode's command; what a command may raise is returned.
-
-    Args:
-        backend: where.
-        pending: the command and its bounds.
-        cancel: ends the command when it is set, on a backend in this process.
-    """
-    bounds = {"timeout": pending.timeout, "max_output_bytes": pending.max_output_bytes}
-    try:
-        if cancel is not None and isinstance(backend, LocalBackend):
-            return backend.run(pending.command, cancel=cancel, **bounds)
-        return backend.run(pending.command, **bounds)
-    except GrepSeekError as error:
-        return error
-
-
 class _StopWhenAllFail:
     """Passes records on, and raises once so many in a row have failed that all will."""
 
@@ -127,7 +105,7 @@ class _StopWhenAllFail:
 
 
 class _Crew:
-    """Workers of one event loop, each with a fork of the policy, and threads that wait for commands."""
+    """Workers of one event loop, each with a fork of the policy, and the commands they wait for."""
 
     def __init__(
         self,
@@ -147,7 +125,6 @@ class _Crew:
         self._parallel = parallel
         self._retries = retries
         self._timing = timing
-        self._cancel = Cancellation()
         self.ended = threading.Event()
 
     async def work(self) -> None:
@@ -155,32 +132,24 @@ class _Crew:
 
         A worker's error, or cancelling, ends the other workers and the commands that run.
         """
-        loop = asyncio.get_running_loop()
-        threads = ThreadPoolExecutor(min(self._parallel, _COMMANDS), thread_name_prefix="grepseek-rollout")
-
-        async def run(pending: Pending) -> Result:
-            return await loop.run_in_executor(threads, run_command, self._env.backend, pending, self._cancel)
-
-        workers = [asyncio.ensure_future(self._worker(run)) for _ in range(self._parallel)]
+        commands = Commands(self._env.backend, self._parallel)
+        workers = [asyncio.ensure_future(self._worker(commands)) for _ in range(self._parallel)]
         whole = False
         try:
             await asyncio.gather(*workers)
             whole = True
         finally:
-            if not whole:
-                self._cancel.set()
-                for worker in workers:
-                    worker.cancel()
-                await asyncio.gather(*workers, return_exceptions=True)
-            # Commands of a local backend have just been stopped; one behind a connection ends with its connection.
-            threads.shutdown(wait=whole or isinstance(self._env.backend, LocalBackend), cancel_futures=True)
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+            commands.close(cancel=not whole)
             self.ended.set()
 
-    async def _worker(self, run: Callable[[Pending], asyncio.Future[Result]]) -> None:
+    async def _worker(self, commands: Commands) -> None:
         policy = self._policy.fork()
         for job in self._jobs:
             for left in range(self._retries, -1, -1):
-                record = await aplay(self._env.rules, policy, job, run, timing=self._timing)
+                record = await aplay(self._env.rules, policy, job, commands.run, timing=self._timing)
                 if record.reward_valid or not left:
                     self._on_done(job, record)
                     break

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from grepseek_env.engine.literals.records import Clause
     from grepseek_env.engine.modes import Feeding
     from grepseek_env.engine.scanning import Spans
+    from grepseek_env.engine.together import OnResult
     from grepseek_env.types import CommandResult
 
 __all__ = ["DEFAULT_CACHE_BYTES", "MODES", "LocalBackend"]
@@ -170,12 +171,26 @@ class LocalBackend:
         return self._run(command, self._checked(timeout, max_output_bytes), cancels)
 
     def run_many(
-        self, commands: Sequence[str], *, timeout: float | None = None, max_output_bytes: int | None = None
+        self,
+        commands: Sequence[str],
+        *,
+        timeout: float | None = None,
+        max_output_bytes: int | None = None,
+        cancel: Cancellation | None = None,
+        on_result: OnResult | None = None,
     ) -> list[CommandResult | GrepSeekError]:
         """Runs several commands, as many at once as there are cores and equal ones only once.
 
         Commands that are answered in process share what they can: those that the index answers run one after the
         other, and those that need a pass over the corpus share it.
+
+        Args:
+            commands: text in the command language.
+            timeout: seconds of run time of each; None takes the backend's own limit.
+            max_output_bytes: stdout of each is cut after this many bytes; None returns all of it.
+            cancel: ends them all when it is set; those that were not done have `BackendClosed` for a result then.
+            on_result: called with each different command and its result, or its exception, as soon as that is there,
+                in whatever thread that is.
 
         Returns:
             A result a command, in order; a refused or failed one is its exception.
@@ -187,7 +202,7 @@ class LocalBackend:
         self._check_open()
         bounds = self._checked(timeout, max_output_bytes)
         given_up = Cancellation()
-        cancels = (self._closing, given_up)
+        cancels = (self._closing, given_up) if cancel is None else (self._closing, given_up, cancel)
         batch = Batch(
             list(dict.fromkeys(commands)),
             runner=self._runner,
@@ -197,6 +212,7 @@ class LocalBackend:
             timeout=bounds[0],
             max_output_bytes=bounds[1],
             cancels=cancels,
+            on_result=on_result,
         )
         batch.run(self._pool, given_up)
         return [batch.results[command] for command in commands]

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from grepseek_env.engine.narrowed import Manner
     from grepseek_env.types import CommandResult
 
+    OnResult = Callable[[str, CommandResult | GrepSeekError], None]
+
 __all__ = ["Batch"]
 
 _FEWEST_TOGETHER = 4  # commands for which a pass of their own pays
@@ -40,6 +42,8 @@ class Batch:
         timeout: seconds that each may run.
         max_output_bytes: stdout of each is cut after this many bytes; None keeps all.
         cancels: any of them ends all.
+        on_result: called with a command and its result, or its error, as soon as that is there, in the thread where
+            it came to be.
 
     Attributes:
         results: command -> its result, or its error.
@@ -56,8 +60,10 @@ class Batch:
         timeout: float,
         max_output_bytes: int | None,
         cancels: Sequence[Cancellation],
+        on_result: OnResult | None = None,
     ) -> None:
         self.results: dict[str, CommandResult | GrepSeekError] = {}
+        self._on_result = on_result
         self._runner = runner if isinstance(runner, NarrowedRunner) else None
         self._run = run
         self._cache = cache
@@ -106,11 +112,16 @@ class Batch:
             pipeline = parse(command)
             known = None if self._cache is None else self._cache.known(pipeline.argv, self._max_output_bytes)
             if known is not None:
-                self.results[command] = known
+                self._put(command, known)
             else:
                 self._waiting[runner.manner(pipeline)].append(pipeline)
         except GrepSeekError as error:
-            self.results[command] = error
+            self._put(command, error)
+
+    def _put(self, command: str, result: CommandResult | GrepSeekError) -> None:
+        self.results[command] = result
+        if self._on_result is not None:
+            self._on_result(command, result)
 
     def _groups(self) -> list[list[Pipeline]]:
         """Returns groups of commands that each take one pass over the corpus, at most one group a core."""
@@ -120,9 +131,10 @@ class Batch:
 
     def _run_alone(self, command: str) -> None:
         try:
-            self.results[command] = self._run(command)
+            result: CommandResult | GrepSeekError = self._run(command)
         except GrepSeekError as error:
-            self.results[command] = error
+            result = error
+        self._put(command, result)
 
     def _run_quick(self) -> None:
         waiting = self._waiting["quick"]
@@ -138,9 +150,10 @@ class Batch:
             results = run(self._runner, pipelines, **self._options)
             self._check()
         except GrepSeekError as error:
-            self.results.update((pipeline.text, error) for pipeline in pipelines)
+            for pipeline in pipelines:
+                self._put(pipeline.text, error)
             return
         for pipeline, result in zip(pipelines, results, strict=True):
-            self.results[pipeline.text] = result
             if self._cache is not None:
                 self._cache.keep(pipeline.argv, result)
+            self._put(pipeline.text, result)
