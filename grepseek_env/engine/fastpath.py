@@ -187,6 +187,16 @@ class FileSearch:
         return np.ascontiguousarray(found)
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a thread has found in a piece: how many lines, their bytes, and the lines if they are wanted."""
+
+    piece: Spans
+    lines: int
+    size: int
+    data: list[bytes]
+
+
 class _Stopped(Exception):
     """Others have ended the search."""
 
@@ -204,7 +214,7 @@ class _Parallel:
     def run(self, spans: Spans, *, early: bool) -> tuple[int, int]:
         most = _COUNTED_PIECE if self._write is None else _WRITTEN_PIECE
         pieces = _pieces(self._search.file, self._search.size, spans, _FIRST_PIECE if early else most, most)
-        flying: deque[Future[tuple[int, int, list[bytes]]]] = deque()
+        flying: deque[Future[_Found]] = deque()
         threads = _threads()
         try:
             while self._left > 0:
@@ -215,7 +225,7 @@ class _Parallel:
                 while not wait((flying[0],), _WAIT).done:
                     self._search.check()
                 self._search.check()
-                self._take(*flying.popleft().result())
+                self._take(flying.popleft().result())
         finally:
             self._stop.set()
             for future in flying:
@@ -223,38 +233,33 @@ class _Parallel:
             wait(flying)
         return self._counts[0], self._counts[1]
 
-    def _may_start(self, flying: deque[Future[tuple[int, int, list[bytes]]]]) -> bool:
+    def _may_start(self, flying: deque[Future[_Found]]) -> bool:
         cores = self._search.grant.yield_extra(1)
         return len(flying) < cores + 2 and sum(not each.done() for each in flying) < cores
 
-    def _scan(self, piece: Spans) -> tuple[int, int, list[bytes]]:
+    def _scan(self, piece: Spans) -> _Found:
+        return self._scan_for(piece, self._left)
+
+    def _scan_for(self, piece: Spans, most_lines: int) -> _Found:
         found: list[bytes] = []
         write = None if self._write is None else lambda data: found.append(bytes(data))
         with Scanner(self._search.question, self._look) as scanner:
-            scanner.scan(self._search.file, piece, write, most_lines=self._left)
-            return scanner.lines, scanner.bytes, found
+            scanner.scan(self._search.file, piece, write, most_lines=most_lines)
+            return _Found(piece, scanner.lines, scanner.bytes, found)
 
     def _look(self) -> None:
         if self._stop.is_set():
             raise _Stopped
 
-    def _take(self, lines: int, size: int, found: list[bytes]) -> None:
-        if lines > self._left:
-            found = [_first_lines(b"".join(found), self._left)]
-            lines, size = self._left, len(found[0])
-        self._left -= lines
-        self._counts[0] += lines
-        self._counts[1] += size
+    def _take(self, found: _Found) -> None:
+        if found.lines > self._left:  # it was begun when more were wanted
+            found = self._scan_for(found.piece, self._left)
+        self._left -= found.lines
+        self._counts[0] += found.lines
+        self._counts[1] += found.size
         if self._write is not None:
-            for data in found:
+            for data in found.data:
                 self._write(data)
-
-
-def _first_lines(data: bytes, count: int) -> bytes:
-    at = 0
-    for _ in range(count):
-        at = data.index(b"\n", at) + 1
-    return data[:at]
 
 
 def _pieces(file: int, size: int, spans: Spans, first: int, most: int) -> Iterator[Spans]:

@@ -58,7 +58,7 @@ _QUICK_BYTES = 8 << 20  # so many are scanned in half a millisecond
 _Where = Literal["kernels", "memory", ""]
 Manner = Literal["quick", "together", "alone"]
 """How a command of a batch is best run: at once, since it takes no longer than handing it to another thread; in one
-pass with others; or by itself, since it starts programs."""
+pass with others; or by itself, beside others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,9 @@ class NarrowedRunner:
         if demand(prepared.narrowing.sink, bounded=False).early:
             return "quick"
         found = self._candidates(prepared.question.clauses)
-        return "quick" if found is not None and _sum(found) <= _QUICK_BYTES else "together"
+        if found is None:
+            return "together"
+        return "quick" if _sum(found) <= _QUICK_BYTES else "alone"
 
     def run_quick(
         self,
