@@ -7,7 +7,7 @@ follows from the number of blocks in the list and in the corpus.
 
 from __future__ import annotations
 
-from grepseek_env.engine.index.tokens import CUT
+from grepseek_env.engine.index.tokens import CUT, DIGITS_KEPT
 from grepseek_env.engine.kernels.compiler import U64, inline, kernel
 from grepseek_env.engine.kernels.simd import (
     copy,
@@ -244,12 +244,8 @@ def special_bits(text: int, size: int) -> int:
 def classes(text: int, size: int) -> int:
     """What a token counts for beside itself; bit i: the i-th list of `layout.EXTRA`."""
     if load8(text + size - _U1) == U64(CUT):
-        digits = True
-        for i in range(size - _U1):
-            byte = load8(text + i)
-            if byte < U64(48) or byte > U64(57):
-                digits = False
-        return _U1 if digits else U64(2) | special_bits(text, size)
+        # a long word may begin with digits too: what is kept of it is longer
+        return _U1 if size == U64(DIGITS_KEPT + 1) else U64(2) | special_bits(text, size)
     return special_bits(text, size)
 
 

@@ -88,6 +88,8 @@ CASES = {
     "a very long word": (b"pre " + b"abcde" * 12 + b" post", b" " + b"abcde" * 12 + b" "),
     "the beginning of a very long word": (b"pre " + b"abcde" * 12 + b" post", b"pre " + b"abcde" * 8),
     "the middle of a very long word": (b"pre " + b"abcde" * 12 + b" post", b"abcdeabcd"),
+    "the end of a very long word that begins with digits": (b"pre " + b"1234567" * 6 + b"suffix post", b"fix post"),
+    "a very long word that begins with digits": (b"pre " + b"1234567" * 6 + b"suffix post", b"1234567" * 6 + b"suff"),
     "the end of a very long word": (b"pre " + b"abcde" * 12 + b" post", b"cdeabcde post"),
 }
 
