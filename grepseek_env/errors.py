@@ -14,6 +14,8 @@
     └── EngineFault            the infrastructure failed, not the policy
         ├── ProgramMissing     rg, grep, ... is not installed
         ├── SpawnFailed        the operating system would not start a program
+        ├── LauncherLost       the confined process that starts programs died under a command
+        ├── SandboxMissing     the operating system cannot confine programs as was required
         └── BackendClosed      used after close()
 
 A policy's own mistake is no exception inside an episode: `CommandRefused` becomes an observation. An
@@ -33,8 +35,11 @@ __all__ = [
     "EngineFault",
     "EpisodeError",
     "GrepSeekError",
+    "LauncherLost",
     "ProgramMissing",
     "QuestionsError",
+    "SandboxMissing",
+    "SandboxWarning",
     "SourceUnavailable",
     "SpawnFailed",
     "TrajectoryError",
@@ -117,6 +122,18 @@ class ProgramMissing(EngineFault):
 
 class SpawnFailed(EngineFault):
     """The operating system would not start a program (out of processes, descriptors or memory)."""
+
+
+class LauncherLost(EngineFault):
+    """The confined process that starts programs died, and the programs with it; a command is run once more."""
+
+
+class SandboxMissing(EngineFault):
+    """`sandbox="require"` was asked for and a layer is not available; the message names it."""
+
+
+class SandboxWarning(UserWarning):
+    """Programs run with less confinement than there could be; said once a process."""
 
 
 class BackendClosed(EngineFault):

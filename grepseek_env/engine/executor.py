@@ -14,7 +14,6 @@ import io
 import math
 import os
 import select
-import signal
 import time
 from typing import TYPE_CHECKING
 
@@ -23,10 +22,10 @@ from grepseek_env.errors import BackendClosed, EngineFault, SpawnFailed
 from grepseek_env.types import CommandResult
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Callable, Iterable, Sequence
 
     from grepseek_env.engine.sandbox import Sandbox
+    from grepseek_env.engine.started import Started
 
 __all__ = ["LARGE_READ", "SMALL_READ", "Cancellation", "Chain", "drain", "execute", "milliseconds", "stopped", "widen"]
 
@@ -35,8 +34,6 @@ SMALL_READ = 64 << 10  # a pipe's usual capacity
 # shrink to a page each once they hold 64 MiB together.
 LARGE_READ = 256 << 10
 _SET_PIPE_SIZE = getattr(fcntl, "F_SETPIPE_SZ", None)  # Linux only
-_HAS_PIDFD = hasattr(os, "pidfd_open")
-_HAS_WAITID = hasattr(os, "waitid")  # without it (macOS before Python 3.13) nobody can look without taking
 _LONGEST_WAIT_MS = 1 << 30  # poll takes a C int
 _LOOK_AGAIN_MS = 5  # where the end of a process cannot be waited for together with its output
 
@@ -132,7 +129,7 @@ class Chain:
     """
 
     def __init__(self, stderr_bytes: int) -> None:
-        self.processes: list[subprocess.Popen[bytes]] = []
+        self.processes: list[Started] = []
         self.out = -1
         self.messages: dict[int, bytearray] = {}
         self.end = -1
@@ -175,17 +172,18 @@ class Chain:
                     widen(following)
                 errors, error_sink = self._pipe()
                 self.messages[errors] = bytearray()
-                self.processes.append(
-                    sandbox.start(
-                        argv,
-                        stdin=source,
-                        stdout=sink,
-                        stderr=error_sink,
-                        environment=environment,
-                        rlimits=rlimits,
-                        inherited=() if number else inherited,
-                    )
+                program = sandbox.start(
+                    argv,
+                    stdin=source,
+                    stdout=sink,
+                    stderr=error_sink,
+                    environment=environment,
+                    rlimits=rlimits,
+                    inherited=() if number else inherited,
                 )
+                self.processes.append(program)
+                if program.end >= 0:
+                    self.handles.add(program.end)
                 self.close_handle(source, sink, error_sink)
                 source = following
             self.out = source
@@ -204,37 +202,18 @@ class Chain:
 
     def open_end(self, number: int) -> int:
         """Returns a new descriptor that is readable from the end of a program on; -1 where there is no such thing."""
-        if not _HAS_PIDFD:
-            return -1
-        try:
-            handle = os.pidfd_open(self.processes[number].pid)
-        except ProcessLookupError:  # somebody took its exit status: `stop` will say so
-            return -1
-        self.handles.add(handle)
+        handle = self.processes[number].open_end()
+        if handle >= 0:
+            self.handles.add(handle)
         return handle
 
     def has_ended(self, number: int = -1) -> bool:
         """Returns whether a program, by default the last, has ended."""
-        process = self.processes[number]
-        try:
-            if _HAS_WAITID:
-                return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-            if process.returncode is None:
-                pid, status = os.waitpid(process.pid, os.WNOHANG)
-                process.returncode = os.waitstatus_to_exitcode(status) if pid else None
-        except ChildProcessError:  # somebody took its exit status: `stop` will say so
-            return True
-        return process.returncode is not None
+        return self.processes[number].has_ended()
 
     def code(self, number: int) -> int:
         """Returns the exit code of a program that `has_ended`, 128 + s for death by signal s; 0 if others took it."""
-        process = self.processes[number]
-        if process.returncode is None and _HAS_WAITID:
-            with contextlib.suppress(ChildProcessError):
-                found = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-                if found is not None:
-                    return found.si_status + 128 * (found.si_code != os.CLD_EXITED)
-        return _shell_code(process.returncode or 0)
+        return _shell_code(self.processes[number].peek() or 0)
 
     def stop(self) -> None:
         """Kills every program that still runs, with all it may have started, and takes every exit status.
@@ -242,34 +221,24 @@ class Chain:
         An ended program is a zombie until then, which keeps its number from being given to others.
 
         Raises:
-            EngineFault: the exit status of a program was taken by somebody else.
+            EngineFault: the exit status of a program was lost.
         """
         waiting = [number for number, process in enumerate(self.processes) if process.returncode is None]
         self.killed.update(number for number in waiting if not self.has_ended(number))
         for number in waiting:
-            # macOS answers EPERM when only zombies are left in the group.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.processes[number].pid, signal.SIGKILL)
-        lost = ""
+            self.processes[number].kill()
+        lost: EngineFault | None = None
         for number in waiting:
-            process = self.processes[number]
-            if process.returncode is not None:  # taken by `has_ended`
-                continue
             try:
-                _, status = os.waitpid(process.pid, 0)
-                process.returncode = os.waitstatus_to_exitcode(status)
-            except ChildProcessError:
-                process.returncode = 0  # so that Popen does not look for it either
-                lost = f"process {process.pid}"
-        if lost:
-            raise EngineFault(
-                f"the exit status of {lost} was taken by other code of this process: "
-                "it must not ignore SIGCHLD or wait for processes that it did not start"
-            )
+                self.processes[number].take()
+            except EngineFault as fault:
+                lost = fault
+        if lost is not None:
+            raise lost
 
     def codes(self) -> list[int]:
         """Returns the exit codes after `stop`, 128 + s for death by signal s."""
-        return [_shell_code(process.returncode) for process in self.processes]
+        return [_shell_code(process.returncode or 0) for process in self.processes]
 
     def close(self) -> None:
         """Closes all descriptors that are left."""

@@ -18,7 +18,7 @@ import shutil
 import subprocess
 import sysconfig
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,7 @@ from grepseek_env.paths import atomic_write, cache_dir
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["PROGRAMS", "Programs", "open_programs", "program_versions"]
+__all__ = ["PROGRAMS", "Programs", "needed_files", "open_programs", "program_versions"]
 
 # Program -> the package that brings it, in the words of most package managers.
 PROGRAMS: Mapping[str, str] = {
@@ -52,8 +52,10 @@ _AWKS = ("gawk", "mawk", "original-awk", "awk", "busybox")
 # GNU tools beside others: g- on macOS and the BSDs, gnu- on Ubuntu since its plain ones are written in Rust.
 _PREFIXES = ("", "g", "gnu")
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin:/opt/homebrew/bin:/opt/local/bin"
-_LAYOUT = 1  # part of the cache key: raise it when the folder's content changes its meaning
+_LAYOUT = 2  # part of the cache key: raise it when the folder's content changes its meaning
 _CHECK_SECONDS = 20.0
+_PT_INTERP = 3
+_LIBRARY_FOLDERS = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,9 @@ class Programs:
         paths: bare name -> absolute path of the link in `folder`.
         targets: bare name -> the file behind the link.
         versions: bare name -> first line of what the program says about itself.
+        libraries: files that the programs read when they start.
+        loaders: those of them that the system starts to start a program.
+        options: bare name -> arguments that make the program refuse to run others or to write files.
     """
 
     folder: Path
@@ -73,6 +78,9 @@ class Programs:
     paths: Mapping[str, str]
     targets: Mapping[str, str]
     versions: Mapping[str, str]
+    libraries: tuple[str, ...] = ()
+    loaders: tuple[str, ...] = ()
+    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def program_versions() -> dict[str, str]:
@@ -121,21 +129,32 @@ def _make(root: Path, found: Mapping[str, list[tuple[str, int, int]]]) -> Progra
     folder, home = root / "bin", root / "home"
     try:
         known = json.loads(record.read_bytes())
-        targets, versions = known["targets"], known["versions"]
+        targets, versions, needs, options = (known[key] for key in ("targets", "versions", "needs", "options"))
     except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):  # not there yet, or damaged
         chosen = _choose(found)
         targets = {name: target for name, (target, _) in chosen.items()}
         versions = {name: version for name, (_, version) in chosen.items()}
+        needs, options = needed_files(targets.values()), _options(targets)
         folder.mkdir(parents=True, exist_ok=True)
         home.mkdir(exist_ok=True)
         _link(folder, targets)
-        atomic_write(record, json.dumps({"targets": targets, "versions": versions}, indent=1))
+        known = {"targets": targets, "versions": versions, "needs": needs, "options": options}
+        atomic_write(record, json.dumps(known, indent=1))
     if not _intact(folder, home, targets):
         folder.mkdir(exist_ok=True)
         home.mkdir(exist_ok=True)
         _link(folder, targets)
     paths = {name: str(folder / name) for name in targets}
-    return Programs(folder=folder, home=home, paths=paths, targets=targets, versions=versions)
+    return Programs(
+        folder=folder,
+        home=home,
+        paths=paths,
+        targets=targets,
+        versions=versions,
+        libraries=tuple(needs["libraries"]),
+        loaders=tuple(needs["loaders"]),
+        options={name: tuple(words) for name, words in options.items()},
+    )
 
 
 def _intact(folder: Path, home: Path, targets: Mapping[str, str]) -> bool:
@@ -240,8 +259,61 @@ def _version(name: str, file: str) -> str:
             return line if re.search(r"\(GNU ", line) else ""  # BSD grep says "(BSD grep, GNU compatible)"
 
 
+def _options(targets: Mapping[str, str]) -> dict[str, list[str]]:
+    """Returns the arguments that confine a program, where this version of it has them."""
+    tried = {"sed": ("--sandbox", "p"), "awk": ("--sandbox", "BEGIN { print 6 * 7 }")}
+    found = {}
+    for name, (option, script) in tried.items():
+        # mawk takes any -W and warns; what an option does is seen by what it forbids.
+        forbidden = {"sed": "w /dev/null", "awk": 'BEGIN { print "" > "/dev/null" }'}[name]
+        allows = _output([name, option, script], targets[name])
+        if allows is not None and _output([name, option, forbidden], targets[name]) is None:
+            found[name] = [option]
+    return found
+
+
+def needed_files(programs: Iterable[str]) -> dict[str, list[str]]:
+    """Returns the libraries that programs load, and the loaders that load them.
+
+    Where the loader cannot be asked, whole folders of libraries are named instead.
+    """
+    libraries: set[str] = set()
+    loaders: set[str] = set()
+    for program in programs:
+        loader = _loader(program)
+        if loader is None:  # statically linked
+            continue
+        loaders.add(loader)
+        listed = _output([loader, "--list", program], loader)
+        found = re.findall(r"(?:^|=>)\s*(/.*?) \(0x", listed or "", re.MULTILINE)
+        libraries.update(found or _LIBRARY_FOLDERS)
+    return {"libraries": sorted(libraries), "loaders": sorted(loaders)}
+
+
+def _loader(program: str) -> str | None:
+    """Returns what an ELF file of 64 bits names as its interpreter."""
+    with open(program, "rb") as file:  # noqa: PTH123 - strings throughout
+        head = file.read(64)
+        if head[:6] != b"\x7fELF\x02\x01":
+            return None
+        offset = int.from_bytes(head[32:40], "little")
+        size, count = int.from_bytes(head[54:56], "little"), int.from_bytes(head[56:58], "little")
+        for number in range(count):
+            file.seek(offset + number * size)
+            entry = file.read(size)
+            if int.from_bytes(entry[:4], "little") == _PT_INTERP:
+                file.seek(int.from_bytes(entry[8:16], "little"))
+                return os.fsdecode(file.read(int.from_bytes(entry[32:40], "little")).rstrip(b"\0"))
+    return None
+
+
 def _first_line(argv: list[str], file: str) -> str:
     """Returns the first line that the program prints, or an empty string when it fails."""
+    return (_output(argv, file) or "").partition("\n")[0].strip()
+
+
+def _output(argv: list[str], file: str) -> str | None:
+    """Returns what the program prints, or None when it fails."""
     try:
         done = subprocess.run(
             argv,
@@ -254,5 +326,5 @@ def _first_line(argv: list[str], file: str) -> str:
             check=True,
         )
     except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout.partition(b"\n")[0].decode("utf-8", "replace").strip()
+        return None
+    return done.stdout.decode("utf-8", "replace")

@@ -11,13 +11,14 @@ import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from grepseek_env.commands import parse
-from grepseek_env.engine import executor, modes, sliced, worker
+from grepseek_env.engine import executor, modes, sliced, started, worker
 from grepseek_env.engine.executor import Cancellation
 from grepseek_env.engine.feed import Feed, Part, no_fork
 from grepseek_env.engine.plan import Sliced
@@ -314,8 +315,9 @@ def test_memory_stays_bounded_and_nothing_is_lost(tmp_path: Path, monkeypatch: p
 def test_where_ends_cannot_be_waited_for_it_works_all_the_same(
     corpus: Sliceable, monkeypatch: pytest.MonkeyPatch, look: bool
 ) -> None:
-    monkeypatch.setattr(executor, "_HAS_PIDFD", False)
-    monkeypatch.setattr(executor, "_HAS_WAITID", look)
+    monkeypatch.setattr(started, "_HAS_PIDFD", False)
+    monkeypatch.setattr(started, "_HAS_WAITID", look)
+    corpus.sandbox = replace(corpus.sandbox, confine="off")  # a launcher always hands out something to wait for
     wrong = corpus.differences(SHAPES, corpus.runner(even_cuts(corpus.data, 3)))
     assert not wrong, "\n".join(wrong)
     assert command(corpus, SPINS % 5, timeout=0.1).timed_out

@@ -9,24 +9,64 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from grepseek_env.engine.confine.client import LAUNCHERS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 linux_only = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="reads Linux's /proc")
 
 
-def children() -> set[int]:
-    """Returns the process ids of all children, zombies included, but for multiprocessing's own helpers.
+_KEEPER, _LAUNCHER = "grepseek-keeper", "grepseek-launch"  # the processes between this one and programs
 
-    Those are started by whichever test first uses multiprocessing and stay until the test run ends.
+
+def children() -> set[int]:
+    """Returns the process ids of all programs that this process has started, zombies included.
+
+    Those that a launcher started for it count; launchers, their keeper and multiprocessing's helpers do not: they stay
+    for the next who needs them.
     """
     found: set[int] = set()
-    for file in Path("/proc/self/task").glob("*/children"):
+    for pid in _children_of("self"):
+        if _name_of(pid) == _KEEPER:
+            for each in _children_of(pid):
+                found.update(_children_of(each) if _name_of(each) == _LAUNCHER else {each})
+        elif not _helps_multiprocessing(pid):
+            found.add(pid)
+    return {pid for pid in found if _name_of(pid) not in {_KEEPER, _LAUNCHER, ""}}
+
+
+def launchers() -> set[int]:
+    """Returns the process ids of this process's launchers."""
+    return {
+        each
+        for pid in _children_of("self")
+        if _name_of(pid) == _KEEPER
+        for each in _children_of(pid)
+        if _name_of(each) == _LAUNCHER
+    }
+
+
+def keepers() -> set[int]:
+    """Returns the process ids of this process's keepers, of which there should be one at most."""
+    return {pid for pid in _children_of("self") if _name_of(pid) == _KEEPER}
+
+
+def _children_of(pid: int | str) -> set[int]:
+    found: set[int] = set()
+    for file in Path(f"/proc/{pid}/task").glob("*/children"):
         try:
             found.update(map(int, file.read_text().split()))
-        except FileNotFoundError:  # the thread ended meanwhile
+        except (FileNotFoundError, ProcessLookupError):  # the thread ended meanwhile
             continue
-    return {pid for pid in found if not _helps_multiprocessing(pid)}
+    return found
+
+
+def _name_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def _helps_multiprocessing(pid: int) -> bool:
@@ -38,8 +78,9 @@ def _helps_multiprocessing(pid: int) -> bool:
 
 
 def descriptors() -> set[str]:
-    """Returns the open descriptors."""
-    return {entry.name for entry in Path("/proc/self/fd").iterdir()}
+    """Returns the open descriptors, but for those that lead to launchers."""
+    names = [entry.name for entry in Path("/proc/self/fd").iterdir()]  # one is that of the folder, closed by now
+    return {name for name in names if os.path.lexists(f"/proc/self/fd/{name}")} - set(map(str, LAUNCHERS.handles()))
 
 
 def wait_for_children(number: int) -> None:

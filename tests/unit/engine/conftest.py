@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,3 +19,9 @@ def sandbox(tmp_path: Path) -> Sandbox:
     view.mkdir()
     (view / "corpus.jsonl").write_bytes(ordinary(300))
     return Sandbox(open_programs(), view)
+
+
+@pytest.fixture
+def unconfined(sandbox: Sandbox) -> Sandbox:
+    """Starts programs without a launcher: what they may do to one another is then up to them."""
+    return replace(sandbox, confine="off")

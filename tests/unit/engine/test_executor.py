@@ -8,19 +8,19 @@ import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from grepseek_env.config import Limits
-from grepseek_env.engine import executor
+from grepseek_env.engine import executor, started
 from grepseek_env.engine.executor import Cancellation, execute
 from grepseek_env.errors import BackendClosed, EngineFault, SpawnFailed
 from tests.support.processes import children, descriptors, linux_only, wait_for_children
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from grepseek_env.engine.sandbox import Sandbox
     from grepseek_env.types import CommandResult
@@ -56,10 +56,10 @@ def test_words_reach_the_program_as_utf8(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGPIPE, signal.SIGXCPU])
-def test_death_by_a_signal_is_128_and_its_number(sandbox: Sandbox, number: signal.Signals) -> None:
+def test_death_by_a_signal_is_128_and_its_number(unconfined: Sandbox, number: signal.Signals) -> None:
     dies = ["awk", f'BEGIN {{ system("kill -{number.value} $PPID") }}']
-    assert run(sandbox, dies).exit_code == 128 + number
-    assert run(sandbox, dies, ["cat"]).exit_code == 0  # only the last program counts
+    assert run(unconfined, dies).exit_code == 128 + number
+    assert run(unconfined, dies, ["cat"]).exit_code == 0  # only the last program counts
 
 
 def test_large_output_arrives_whole(sandbox: Sandbox) -> None:
@@ -107,10 +107,10 @@ def test_it_is_done_when_the_last_program_is(sandbox: Sandbox) -> None:
     assert (result.stdout, result.exit_code, result.timed_out) == (b"", 0, False)
 
 
-def test_messages_come_in_stage_order(sandbox: Sandbox) -> None:
+def test_messages_come_in_stage_order(unconfined: Sandbox) -> None:
     # The second writes before the first, which waits for its end of file.
     late = ["awk", 'BEGIN { system("sleep 0.1"); printf "first" > "/dev/stderr" }']
-    sleeps = replace(sandbox, programs=replace(sandbox.programs, folder=shutil.which("sleep").rpartition("/")[0]))
+    sleeps = replace(unconfined, programs=replace(unconfined.programs, folder=shutil.which("sleep").rpartition("/")[0]))
     assert run(sleeps, late, say("second", "/dev/stderr", "while (getline);")).stderr == b"firstsecond"
 
 
@@ -192,8 +192,10 @@ def test_running_out_of_descriptors_at_any_point_is_a_fault(sandbox: Sandbox) ->
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     outcomes = []
     try:
-        for spare in range(1, 22):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (len(descriptors()) + spare, hard))
+        for spare in range(1, 30):
+            used = {int(entry.name) for entry in Path("/proc/self/fd").iterdir()}
+            highest = [number for number in range(len(used) + spare) if number not in used][spare - 1]
+            resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, hard))
             try:
                 outcomes.append(run(sandbox, ["cat", "corpus.jsonl"], ["cat"], ["wc", "-l"]).stdout)
             except SpawnFailed:
@@ -208,11 +210,11 @@ def test_running_out_of_descriptors_at_any_point_is_a_fault(sandbox: Sandbox) ->
     assert outcomes == [None] * first + [b"300\n"] * (len(outcomes) - first)
 
 
-def test_a_stolen_exit_status_is_a_fault_not_a_zero(sandbox: Sandbox) -> None:
+def test_a_stolen_exit_status_is_a_fault_not_a_zero(unconfined: Sandbox) -> None:
     previous = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
         with pytest.raises(EngineFault, match="must not ignore SIGCHLD"):
-            run(sandbox, ["grep", "nothing of the kind", "corpus.jsonl"])
+            run(unconfined, ["grep", "nothing of the kind", "corpus.jsonl"])
     finally:
         signal.signal(signal.SIGCHLD, previous)
 
@@ -256,16 +258,16 @@ def test_cancelling_ends_every_command_that_was_given_it(sandbox: Sandbox) -> No
 
 @pytest.mark.parametrize("look", [True, False])
 def test_where_ends_cannot_be_waited_for_it_works_all_the_same(
-    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, look: bool
+    unconfined: Sandbox, monkeypatch: pytest.MonkeyPatch, look: bool
 ) -> None:
-    monkeypatch.setattr(executor, "_HAS_PIDFD", False)
-    monkeypatch.setattr(executor, "_HAS_WAITID", look)
+    monkeypatch.setattr(started, "_HAS_PIDFD", False)
+    monkeypatch.setattr(started, "_HAS_WAITID", look)
     monkeypatch.setattr(executor, "_SET_PIPE_SIZE", None)
-    assert run(sandbox, ["cat", "corpus.jsonl"], ["wc", "-l"]).stdout == b"300\n"
-    assert run(sandbox, ["grep", "nothing of the kind", "corpus.jsonl"]).exit_code == 1
-    assert run(sandbox, FOREVER, ["head", "-n", "0"]).exit_code == 0
-    assert run(sandbox, FOREVER, timeout=0.1).timed_out
-    assert run(sandbox, ["cat", "corpus.jsonl"], budget=4).output_truncated
+    assert run(unconfined, ["cat", "corpus.jsonl"], ["wc", "-l"]).stdout == b"300\n"
+    assert run(unconfined, ["grep", "nothing of the kind", "corpus.jsonl"]).exit_code == 1
+    assert run(unconfined, FOREVER, ["head", "-n", "0"]).exit_code == 0
+    assert run(unconfined, FOREVER, timeout=0.1).timed_out
+    assert run(unconfined, ["cat", "corpus.jsonl"], budget=4).output_truncated
 
 
 class Alarm(BaseException):
