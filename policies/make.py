@@ -40,7 +40,10 @@ def _chat_policy(kind: str, model: str, options: dict[str, Any]) -> ChatPolicy:
         if option not in known:
             there = ", ".join(known)
             raise ConfigError(f"policy {kind!r} has no option {option!r}{closest(option, known)}; there are: {there}")
-    sampling: dict[str, Any] = {k: tuple(v) if k == "stop" else v for k, v in options.items() if k in _SAMPLING}
+    sampling: dict[str, Any] = {k: v for k, v in options.items() if k in _SAMPLING}
+    if "stop" in sampling:
+        stop = sampling["stop"]
+        sampling["stop"] = (stop,) if isinstance(stop, str) else tuple(stop)
     budget: dict[str, Any] = {k: v for k, v in options.items() if k in _BUDGET}
     # Checked before a model is loaded, which may take minutes.
     drawn, limits = Sampling(**sampling), Budget(**budget)

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from policies.reasoning import REASONING_FIELDS, UNTOLD, find_reasoning
+from policies.reasoning import REASONING_FIELDS, UNTOLD, find_reasoning, split_content
 from policies.retries import TransientError
 
 if TYPE_CHECKING:
@@ -67,20 +67,32 @@ def _answer(data: Any) -> Answer:
     found = choice.get("message")
     # The completions interface has the text at the top.
     message: dict[str, Any] = found if isinstance(found, dict) else {"content": choice.get("text")}
-    content = message.get("content")
+    text, thoughts = split_content(message.get("content") or message.get("refusal"))
     usage = data.get("usage") if isinstance(data.get("usage"), dict) else {}
     prompt_ids = choice.get("prompt_token_ids") or data.get("prompt_token_ids")
     return Answer(
-        text=content if isinstance(content, str) else "",
+        text=text + _calls(message.get("tool_calls")) if "<tool_call>" not in text else text,
         finish_reason=reason,
         matched=choice.get("stop_reason", choice.get("matched_stop", UNTOLD)),
-        reasoning=find_reasoning(message),
+        reasoning=find_reasoning(message) or thoughts,
         token_ids=_numbers(choice.get("token_ids"), int),
         prompt_token_ids=_numbers(prompt_ids, int),
         logprobs=_logprobs(choice.get("logprobs")),
         prompt_tokens=_count(usage.get("prompt_tokens")),
         completion_tokens=_count(usage.get("completion_tokens")),
     )
+
+
+def _calls(value: Any) -> str:
+    """Returns the text of tool calls that a server has parsed out of what the model wrote."""
+    text = ""
+    for call in value if isinstance(value, list) else ():
+        match call:
+            case {"function": {"name": str(name), "arguments": str(arguments)}}:
+                text += f'<tool_call>{{"name": {json.dumps(name)}, "arguments": {arguments}}}</tool_call>'
+            case _:
+                continue
+    return text
 
 
 def _numbers(values: Any, kind: type) -> Any:
@@ -158,9 +170,9 @@ def _merge(merged: _Merged, event: Any) -> None:
     choice = choices[0]
     found = choice.get("delta")
     delta: dict[str, Any] = found if isinstance(found, dict) else {"content": choice.get("text")}
-    if isinstance(text := delta.get("content"), str):
-        merged.text.append(text)
-    merged.reasoning.append(find_reasoning(delta) or "")
+    text, thoughts = split_content(delta.get("content"))
+    merged.text.append(text)
+    merged.reasoning.append(find_reasoning(delta) or thoughts or "")
     merged.token_ids += _numbers(choice.get("token_ids"), int) or ()
     merged.logprobs += _logprobs(choice.get("logprobs")) or ()
     merged.last |= {k: choice[k] for k in ("stop_reason", "matched_stop", "prompt_token_ids") if k in choice}

@@ -8,13 +8,39 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["REASONING_FIELDS", "UNTOLD", "find_reasoning", "join_reasoning", "put_back_stop", "without_thoughts"]
+__all__ = [
+    "REASONING_FIELDS",
+    "UNTOLD",
+    "find_reasoning",
+    "join_reasoning",
+    "put_back_stop",
+    "split_content",
+    "without_thoughts",
+]
 
 # What servers call it: DeepSeek, vLLM and SGLang, then vLLM anew and OpenRouter, then others.
 REASONING_FIELDS = ("reasoning_content", "reasoning", "thinking")
 # A server that does not say which stop string it met.
 UNTOLD = object()
 _OPEN, _CLOSE = "<think>", "</think>"
+
+
+def split_content(content: Any) -> tuple[str, str | None]:
+    """Returns text and reasoning of a message's content, which is text or a list of parts of several types."""
+    if isinstance(content, str):
+        return content, None
+    text, thoughts = "", ""
+    for part in content if isinstance(content, list) else ():
+        match part:
+            case {"type": "thinking" | "reasoning", "thinking": [*pieces]}:
+                thoughts += "".join(split_content([p])[0] for p in pieces)
+            case {"type": "thinking" | "reasoning", "thinking": str(piece)} | {"type": "reasoning", "text": str(piece)}:
+                thoughts += piece
+            case {"text": str(piece)}:
+                text += piece
+            case _:
+                continue
+    return text, thoughts or None
 
 
 def find_reasoning(message: Mapping[str, Any]) -> str | None:

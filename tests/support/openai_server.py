@@ -71,7 +71,7 @@ class _Http(ThreadingHTTPServer):
         self.seen = Server(f"http://127.0.0.1:{self.server_address[1]}/v1")
 
 
-def chat(content: str | None, finish_reason: str | None = "stop", **fields: Any) -> dict[str, Any]:
+def chat(content: Any, finish_reason: str | None = "stop", **fields: Any) -> dict[str, Any]:
     """Returns the body of a response; fields named `message_...` go into its message, `top_...` beside its choices."""
     message = {"role": "assistant", "content": content}
     choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": finish_reason}
@@ -88,7 +88,7 @@ def chat(content: str | None, finish_reason: str | None = "stop", **fields: Any)
     return body
 
 
-def answer(content: str | None, finish_reason: str | None = "stop", **fields: Any) -> Reply:
+def answer(content: Any, finish_reason: str | None = "stop", **fields: Any) -> Reply:
     return raw(json.dumps(chat(content, finish_reason, **fields)).encode())
 
 

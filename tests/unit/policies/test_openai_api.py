@@ -141,9 +141,27 @@ def test_reasoning_fields_are_put_back(field: str) -> None:
         (None, {}, ""),
         ("<think>t</think>x", {"message_reasoning": "t"}, "<think>t</think>x"),
         ("</think>x", {"message_reasoning": "<think>t"}, "<think>t</think>\nx"),
+        (None, {"message_refusal": "I will not"}, "I will not"),
+        # content in parts
+        ([{"type": "text", "text": "<answer>U"}, {"type": "text", "text": "lm</answer>"}], {}, "<answer>Ulm</answer>"),
+        (
+            [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "x"}],
+            {},
+            "<think>hm</think>\nx",
+        ),
+        ([{"type": "thinking", "thinking": "hm"}, {"type": "image"}, 3], {}, "<think>hm</think>"),
+        # a call that the server has parsed
+        (
+            None,
+            {
+                "message_reasoning": "t",
+                "message_tool_calls": [{"function": {"name": "shell", "arguments": '{"a": 1}'}}],
+            },
+            '<think>t</think>\n<tool_call>{"name": "shell", "arguments": {"a": 1}}</tool_call>',
+        ),
     ],
 )
-def test_one_text_is_made_of_the_parts(content: str | None, fields: dict[str, Any], text: str) -> None:
+def test_one_text_is_made_of_the_parts(content: Any, fields: dict[str, Any], text: str) -> None:
     with serve(answer(content, **fields)) as server:
         assert ask(server).text == text
 
