@@ -87,6 +87,10 @@ _NARROWED = (
     "Lines about {s} can be narrowed with {w}.",
     "I look for {s} together with {w}, so that other passages drop out.",
 )
+_LOOSE = (
+    "I search for {s} in any case.",
+    "Ignoring case, {s} should be found in the passage about it.",
+)
 _BY_MOVE = {
     Move.COUNT: (
         "I count the lines with {s} first.",
@@ -126,11 +130,22 @@ def stalled(need: str, draw: random.Random, *, prose: Prose, count: str = "") ->
     return draw.choice(_COUNTED if count else _MISSED).format(need=need, count=count)
 
 
-def search_sentence(move: Move, subject: str, words: str, draw: random.Random, *, prose: Prose) -> str:
-    """Returns the sentence that leads to a command; empty in brief prose."""
+def search_sentence(
+    move: Move, subject: str, words: str, draw: random.Random, *, prose: Prose, loose: bool = False
+) -> str:
+    """Returns the sentence that leads to a command; empty in brief prose.
+
+    Args:
+        move: what the command is for.
+        subject: the entity, as the command writes it.
+        words: by which the command narrows; empty where it does not.
+        draw: the source of choices.
+        prose: how wordy.
+        loose: the entity is searched in any case.
+    """
     if prose == "brief":
         return ""
-    table = _BY_MOVE.get(move) or (_NARROWED if words else _SINGLE)
+    table = _BY_MOVE.get(move) or (_NARROWED if words else _LOOSE if loose else _SINGLE)
     return draw.choice(table).format(s=subject, w=words)
 
 

@@ -195,7 +195,8 @@ class WorldTutor(NoModel):
         """Adds to the Planner's draft the sentence that leads to the command."""
         draw = random.Random(f"{request.case.seed}/{request.number}")  # noqa: S311
         subject, words = self._made[request.command]
-        sentence = search_sentence(request.move, subject, words, draw, prose=self._style.prose)
+        loose = request.command.startswith("rg -i ")
+        sentence = search_sentence(request.move, subject, words, draw, prose=self._style.prose, loose=loose)
         return f"{request.draft.thought} {sentence}".strip()
 
     def review(self, case: Case, trajectory: Trajectory) -> Opinion:
