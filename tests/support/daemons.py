@@ -21,6 +21,7 @@ from grepseek_env.daemon.address import Address, TcpAddress, UnixAddress
 from grepseek_env.daemon.client import DaemonClient
 from grepseek_env.daemon.server import Server
 from grepseek_env.engine.local import LocalBackend
+from tests.support.processes import is_launcher
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -123,7 +124,7 @@ def eventually(condition: object, what: str) -> None:
 
 
 def descendants(pid: int) -> set[int]:
-    """Returns the ids of all processes under this one."""
+    """Returns the ids of all processes under this one, but for the launchers, which wait for the next command."""
     parents: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -133,7 +134,7 @@ def descendants(pid: int) -> set[int]:
     while fresh:
         fresh = {child for child, parent in parents.items() if parent in fresh} - found
         found |= fresh
-    return found
+    return {each for each in found if not is_launcher(each)}
 
 
 def working_in(folder: Path) -> set[int]:

@@ -36,6 +36,11 @@ def children() -> set[int]:
     return {pid for pid in found if _name_of(pid) not in {_KEEPER, _LAUNCHER, ""}}
 
 
+def is_launcher(pid: int) -> bool:
+    """Returns whether a process is a launcher of programs, or the keeper of some."""
+    return _name_of(pid) in {_KEEPER, _LAUNCHER}
+
+
 def launchers() -> set[int]:
     """Returns the process ids of this process's launchers."""
     return {
