@@ -25,7 +25,7 @@ from algos.tutor_planner.run import Prices, Tally, generate
 from algos.tutor_planner.stages import Ground, Settings
 from algos.tutor_planner.world import QUALITIES, WorldStyle, world_roles
 from grepseek_env.backend import open_backend
-from grepseek_env.cli_support import add_env_arguments
+from grepseek_env.cli_support import add_env_arguments, env_kwargs
 from grepseek_env.env import make_rules
 from grepseek_env.errors import ConfigError
 from grepseek_env.tasks import load_question_set
@@ -127,16 +127,13 @@ def _corpus(args: argparse.Namespace) -> str:
     return str(args.questions)
 
 
+# What describes the commands' backend and the questions, not an episode.
+_NOT_RULES = ("corpus", "questions", "split", "mode", "slices")
+
+
 def _rules(args: argparse.Namespace) -> Rules:
-    return make_rules(
-        action_format=args.action_format,
-        max_turns=args.max_turns,
-        max_observation_tokens=args.max_observation_tokens,
-        max_observation_chars=args.max_observation_chars,
-        tokenizer=args.tokenizer,
-        reward=args.reward,
-        command_timeout=args.command_timeout,
-    )
+    options = env_kwargs(args)
+    return make_rules(**{name: value for name, value in options.items() if name not in _NOT_RULES})
 
 
 def _generate(args: argparse.Namespace) -> int:
