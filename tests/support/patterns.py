@@ -219,3 +219,51 @@ def draw_search(rng: random.Random, program: Literal["rg", "grep"], lines: int =
     if rng.random() < 0.1:
         made[rng.randrange(lines)] += b"\xff" + rng.choice(samples).replace("\n", " ").encode()
     return Drawn(tuple(words), tuple(made))
+
+
+TAILS = (
+    *("", "", "head -n 2", "wc -l", "wc -c", "cat", "head", "head -n 0", "head -n 1 | wc -c", "sort", "wc", "uniq -c"),
+    *(
+        "rg -c ''",
+        "grep -c a",
+        "rg -n i",
+        "grep -v s",
+        "rg -v -F a | head -n 3",
+        "tail -n 2",
+        "cut -c 1-3",
+        "cat | wc -l",
+    ),
+    *(
+        "rg -q k",
+        "grep -qi S",
+        "rg -m 2 -i k",
+        "grep -m1 U",
+        "rg -o '[a-z]+' | sort | uniq -c",
+        "head -c 9",
+        "awk 'END{print NR}'",
+    ),
+)
+LAST = (*([""] * 6), "-c", "-q", "-m 2", "-o", "-n", "-A 1", "-H", "-c -m 1", "-b", "-h")
+
+
+def draw_command(rng: random.Random) -> tuple[str, list[bytes]]:
+    """Draws one to three searches, what follows them, and lines that some of them match."""
+    searches = [draw_search(rng, rng.choice(("rg", "grep"))) for _ in range(rng.choice((1, 1, 2, 3)))]
+    stages = []
+    for number, search in enumerate(searches):
+        words = list(search.words)
+        if number + 1 == len(searches) or rng.random() < 0.1:
+            words[1:1] = shlex.split(rng.choice(LAST))
+        stages.append(shlex.join(words))
+        if number == 0 and rng.random() < 0.7:
+            stages[0] += rng.choice((" corpus.jsonl", " ./corpus.jsonl"))
+        elif number == 0:
+            stages.insert(0, "cat corpus.jsonl")
+        if rng.random() < 0.1:
+            stages.append("cat")
+    stages += [tail for tail in (rng.choice(TAILS),) if tail]
+    lines = [line for search in searches for line in search.lines]
+    # Lines that several of the searches match.
+    lines += [b" ".join(rng.choice(search.lines) for search in searches) for _ in range(20)]
+    rng.shuffle(lines)
+    return " | ".join(stages), lines

@@ -86,7 +86,7 @@ class Sliceable:
                 continue
             if isinstance(plan(pipeline, self.facts, locale=self.sandbox.locale), Sliced):
                 ours = runner.run(pipeline, timeout=DEADLINE)
-                found.append(_difference(command, ours, self.wanted(command)))
+                found.append(difference(command, ours, self.wanted(command)))
         assert found, "no command was sliced"
         return [text for text in found if text]
 
@@ -106,7 +106,7 @@ def _same_messages(command: str, ours: CommandResult, bash: Outcome) -> bool:
     return mine <= its if "|" in command else mine == its
 
 
-def _difference(command: str, ours: CommandResult, bash: Outcome) -> str:
+def difference(command: str, ours: CommandResult, bash: Outcome) -> str:
     same = (
         ours.stdout == bash.stdout
         and ours.exit_code == bash.exit_code
