@@ -11,10 +11,12 @@ from grepseek_env.corpus.store import CorpusStore
 from grepseek_env.daemon.address import default_socket
 from grepseek_env.daemon.find import find_daemon
 from grepseek_env.engine.local import LocalBackend
+from grepseek_env.engine.sandbox import check_confine
 from grepseek_env.errors import ConfigError
 from grepseek_env.tasks.registry import resolve_corpus
 
 if TYPE_CHECKING:
+    from grepseek_env.engine.sandbox import Confine
     from grepseek_env.types import SearchBackend
 
 __all__ = ["open_backend", "open_corpus"]
@@ -49,6 +51,7 @@ def open_backend(
     limits: Limits | None = None,
     slices: int | None = None,
     daemon: bool | str | PathLike[str] | None = None,
+    sandbox: Confine = "auto",
     progress: bool = False,
 ) -> SearchBackend:
     """Opens a corpus and the engine that runs commands over it: a running daemon's if one serves it, else its own.
@@ -63,6 +66,9 @@ def open_backend(
         daemon: None uses the daemon at `$GREPSEEK_DAEMON`, or else at the corpus's usual socket, if it serves this
             corpus with these limits and this mode; False never does; True wants one at the usual socket; an address
             (a socket's path or ``tcp://HOST:PORT``) wants the one there.
+        sandbox: what the operating system keeps programs from: "auto" all that it can, with a warning where a layer is
+            missing; "require" refuses to work without, and takes no daemon that was not started so; "off" nothing but
+            limits.
         progress: show a progress bar while a corpus is generated or prepared.
 
     Raises:
@@ -71,7 +77,9 @@ def open_backend(
         CorpusError: the corpus cannot be opened.
         EngineFault: no daemon can be reached where one was asked for.
         ProgramMissing: a program of the command language is not installed.
+        SandboxMissing: sandbox is "require" and a layer of it is missing.
     """
+    check_confine(sandbox)
     if not isinstance(mode, str):
         raise ConfigError(f"mode is {mode!r}; it must be a name such as 'auto'")
     if slices is not None and (isinstance(slices, bool) or not isinstance(slices, int)):
@@ -80,9 +88,9 @@ def open_backend(
     store = open_corpus(corpus, progress=progress)
     if daemon is not False:
         address = default_socket(store.digest).path if daemon is True else daemon
-        client = find_daemon(store.digest, address=address, mode=mode, limits=limits)
+        client = find_daemon(store.digest, address=address, mode=mode, limits=limits, sandbox=sandbox)
         if client is not None:
             if store is not corpus:
                 store.close()
             return client
-    return LocalBackend(store, limits=limits, mode=mode, slices=slices)
+    return LocalBackend(store, limits=limits, mode=mode, slices=slices, sandbox=sandbox)

@@ -49,7 +49,9 @@ def _run(args: argparse.Namespace) -> int:
     """Run one command: its raw output, messages and exit code."""
     from grepseek_env.backend import open_backend
 
-    with open_backend(args.corpus, args.mode, slices=args.slices, progress=sys.stderr.isatty()) as backend:
+    with open_backend(
+        args.corpus, args.mode, slices=args.slices, sandbox=args.sandbox, progress=sys.stderr.isatty()
+    ) as backend:
         if args.explain:
             print(backend.explain(args.shell_command))
             return 0

@@ -24,10 +24,16 @@ def add_corpus_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def add_mode_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares `--mode` and `--slices`."""
+    """Declares `--mode`, `--slices` and `--sandbox`."""
     parser.add_argument("--mode", default="auto", help="how commands are executed: auto, sequential or sliced")
     parser.add_argument(
         "--slices", type=int, metavar="N", help="slices of the corpus a command works on at once (default: the cores)"
+    )
+    parser.add_argument(
+        "--sandbox",
+        choices=("auto", "require", "off"),
+        default="auto",
+        help="auto: confine programs as far as this system can; require: refuse to work without (default: auto)",
     )
 
 
@@ -77,6 +83,7 @@ _KEYS = (
     "reward",
     "mode",
     "slices",
+    "sandbox",
     "command_timeout",
 )
 

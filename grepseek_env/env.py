@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from grepseek_env.corpus.store import CorpusStore
+    from grepseek_env.engine.sandbox import Confine
     from grepseek_env.episode import Outcome, Result
     from grepseek_env.reward import RewardFunction
     from grepseek_env.tasks import QuestionSet
@@ -146,6 +147,7 @@ class GrepSeekEnv(gymnasium.Env[str, str]):
             of its fields, or a callable ``(answer, golden_answers, format_valid) -> float``.
         mode: how commands are executed; never what they return. See `open_backend`.
         slices: how many slices of the corpus a command may work on side by side; None: as many as there are cores.
+        sandbox: what the operating system keeps programs from: "auto", "require" or "off". See `open_backend`.
         backend: a `SearchBackend` to use in place of `corpus` and `mode`; it is not closed with the environment.
         command_timeout: seconds a command may run (default 60).
         limits: all limits of a command.
@@ -178,6 +180,7 @@ class GrepSeekEnv(gymnasium.Env[str, str]):
         reward: str | RewardConfig | Mapping[str, Any] | RewardFunction = "default",
         mode: str = "auto",
         slices: int | None = None,
+        sandbox: Confine = "auto",
         backend: SearchBackend | None = None,
         command_timeout: float | None = None,
         limits: Limits | None = None,
@@ -208,7 +211,9 @@ class GrepSeekEnv(gymnasium.Env[str, str]):
             raise ConfigError(f"backend is {backend!r:.200}; it must be a SearchBackend, as open_backend() makes them")
         self._owns_backend = backend is None
         self.backend = (
-            open_backend(corpus, mode, limits=self.rules.config.limits, slices=slices) if backend is None else backend
+            open_backend(corpus, mode, limits=self.rules.config.limits, slices=slices, sandbox=sandbox)
+            if backend is None
+            else backend
         )
         self._timing = timing
         self._episode: Episode | None = None

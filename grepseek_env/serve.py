@@ -150,7 +150,14 @@ def _serve(guard: int, args: argparse.Namespace) -> int:
         store = stack.enter_context(open_corpus(args.corpus, progress=sys.stderr.isatty()))
         cache_bytes = DEFAULT_CACHE_BYTES if args.cache_bytes is None else args.cache_bytes
         backend = stack.enter_context(
-            LocalBackend(store, _limits(args.limit), args.mode, slices=args.slices, cache_bytes=cache_bytes)
+            LocalBackend(
+                store,
+                _limits(args.limit),
+                args.mode,
+                slices=args.slices,
+                cache_bytes=cache_bytes,
+                sandbox=args.sandbox,
+            )
         )
         unix = UnixAddress(Path(args.socket)) if args.socket else default_socket(store.digest)
         listeners: list[tuple[Address, socket.socket]] = []

@@ -141,6 +141,11 @@ class DaemonClient:
         """LC_ALL of the programs."""
         return str(self.settings["locale"])
 
+    @property
+    def sandbox(self) -> str:
+        """What the daemon's programs are kept from; see `open_backend`."""
+        return str(self._about.get("sandbox", "off"))
+
     def run(self, command: str, *, timeout: float | None = None, max_output_bytes: int | None = None) -> CommandResult:
         """Runs one command; see `SearchBackend.run`.
 

@@ -24,6 +24,7 @@ def find_daemon(
     token: str | None = None,
     mode: str = "auto",
     limits: Limits | None = None,
+    sandbox: str = "auto",
 ) -> DaemonClient | None:
     """Returns a client of a running daemon that does the same as an engine in this process would, else None.
 
@@ -34,6 +35,7 @@ def find_daemon(
         token: see `DaemonClient`.
         mode: wanted; "auto" is content with any, since none changes results.
         limits: wanted.
+        sandbox: wanted; only "require" asks for a daemon that was started with it.
 
     Raises:
         ConfigError: an address was given, and the daemon there serves another corpus or has other limits or mode.
@@ -59,6 +61,8 @@ def find_daemon(
             raise
         return None
     differences = _differences(client, mode, limits)
+    if sandbox == "require" and client.sandbox != sandbox:
+        differences.append(f"sandbox {client.sandbox!r}, not {sandbox!r}")
     if not differences:
         return client
     client.close()

@@ -100,6 +100,7 @@ class Server:
                 self._settings,
                 {
                     "program_dir": str(backend.program_dir),
+                    "sandbox": backend.sandbox,
                     "pid": os.getpid(),
                     "window": self.options.window,
                     "beat_seconds": self.options.beat_seconds,

@@ -19,7 +19,7 @@ from grepseek_env.engine.programs import open_programs
 from grepseek_env.engine.sandbox import Sandbox
 from grepseek_env.engine.scheduler import usable_cores
 from grepseek_env.engine.together import Batch
-from grepseek_env.errors import BackendClosed, ConfigError, CorpusError, GrepSeekError
+from grepseek_env.errors import BackendClosed, ConfigError, CorpusError, GrepSeekError, LauncherLost
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from grepseek_env.engine.fastpath import Index
     from grepseek_env.engine.literals.records import Clause
     from grepseek_env.engine.modes import Feeding
+    from grepseek_env.engine.sandbox import Confine
     from grepseek_env.engine.scanning import Spans
     from grepseek_env.engine.together import OnResult
     from grepseek_env.types import CommandResult
@@ -61,11 +62,14 @@ class LocalBackend:
         cache_bytes: about how much memory earlier results may take, for commands that come again; 0 keeps none, and
             then equal commands are also run side by side.
         index: use the corpus's index where there is one; `grepseek corpus build --index` makes it.
+        sandbox: what the operating system keeps programs from: "auto" all that it can, with a warning where a layer
+            is missing; "require" refuses to work without; "off" nothing but limits.
 
     Raises:
-        ConfigError: no such mode, feeding or locale, fewer than one slice, or a negative `cache_bytes`.
+        ConfigError: no such mode, feeding, locale or sandbox, fewer than one slice, or a negative `cache_bytes`.
         CorpusError: feeding is "file" and there are no slice files.
         ProgramMissing: a program of the command language is not installed.
+        SandboxMissing: sandbox is "require" and a layer of it is missing.
     """
 
     def __init__(
@@ -79,6 +83,7 @@ class LocalBackend:
         feeding: Feeding = "auto",
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         index: bool = True,
+        sandbox: Confine = "auto",
     ) -> None:
         if mode not in MODES:
             accepted = ", ".join(map(repr, MODES))
@@ -95,12 +100,16 @@ class LocalBackend:
         self._slices = slices
         self._feeding: Feeding = feeding
         self._use_index = index
-        self._sandbox = Sandbox(open_programs(), corpus_store.view, limits or Limits(), locale)
+        slice_files = _slice_files(corpus_store, slices, feeding) if mode != "sequential" else ()
+        folders = (corpus_store.view, *(folder for folder, _ in slice_files))
+        self._sandbox = Sandbox(open_programs(), corpus_store.view, limits or Limits(), locale, sandbox, folders)
+        if sandbox == "require":
+            self._sandbox.report()
         self._engine = Engine(
             sandbox=self._sandbox,
             corpus=corpus_store.corpus_file,
             facts=corpus_store.facts,
-            slice_files=_slice_files(corpus_store, slices, feeding) if mode != "sequential" else (),
+            slice_files=slice_files,
             slices=slices,
             feeding=feeding,
             open_index=functools.partial(_open_index, corpus_store) if index else None,
@@ -136,6 +145,11 @@ class LocalBackend:
     def locale(self) -> str:
         """LC_ALL of the programs."""
         return self._sandbox.locale
+
+    @property
+    def sandbox(self) -> Confine:
+        """What was asked for: "auto", "require" or "off"."""
+        return self._sandbox.confine
 
     @property
     def limits(self) -> Limits:
@@ -260,6 +274,7 @@ class LocalBackend:
             "feeding": self._feeding,
             "cache_bytes": self._cache_bytes,
             "index": self._use_index,
+            "sandbox": self.sandbox,
         }
         return _reopen, (self._store, self._sandbox.limits, self._mode, options)
 
@@ -272,7 +287,10 @@ class LocalBackend:
         timeout, most = bounds
 
         def compute() -> CommandResult:
-            result = self._runner.run(pipeline, timeout=timeout, max_output_bytes=most, cancels=cancels)
+            try:
+                result = self._runner.run(pipeline, timeout=timeout, max_output_bytes=most, cancels=cancels)
+            except LauncherLost:  # somebody killed it, and all programs with it: nothing came of them
+                result = self._runner.run(pipeline, timeout=timeout, max_output_bytes=most, cancels=cancels)
             self._store.check_unchanged()
             return result
 
