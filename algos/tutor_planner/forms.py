@@ -22,7 +22,8 @@ _PLAIN = str.maketrans({
     "ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "ð": "d", "Ð": "D", "ß": "ss", "æ": "ae", "Æ": "Ae",
     "œ": "oe", "Œ": "Oe", "þ": "th", "Þ": "Th", "\N{LATIN SMALL LETTER DOTLESS I}": "i", "ħ": "h",
 })  # fmt: skip
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|[nrtbf\"/\\])")
+# Also with its backslash escaped once more, and as the hexadecimal escapes of patterns.
+_ESCAPE = re.compile(r"\\+(u[0-9a-fA-F]{4}|x\{[0-9a-fA-F]{1,5}\}|x[0-9a-fA-F]{2}|[nrtbf\"/\\])")
 _SEPARATED = re.compile(r"(?<=\d)[,  ](?=\d{3}(?!\d))")
 _WORD = re.compile(r"[^\W_]+")
 _APOSTROPHES = dict.fromkeys(map(ord, "'’`\u2018\u02bc\u00b4"))
@@ -35,7 +36,9 @@ GENERIC = frozenset({
 
 def _unescaped(match: re.Match[str]) -> str:
     code = match[1]
-    return chr(int(code[1:], 16)) if code[0] == "u" else {"n": "\n", "r": "\n", "t": "\t", '"': '"'}.get(code, " ")
+    if code[0] in "ux":
+        return chr(int(code[1:].strip("{}"), 16))
+    return {"n": "\n", "r": "\n", "t": "\t", '"': '"'}.get(code, " ")
 
 
 def fold(text: str) -> str:

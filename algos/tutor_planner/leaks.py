@@ -160,12 +160,13 @@ def command_findings(command: str, known: Known, guarded: Iterable[tuple[Forms, 
         guarded: forms not to be named before they are known, each with whether they are the answer.
         turn: written into the findings.
     """
-    whole, parts = Folded(command), searches(command)
+    parts = searches(command)
+    texts = [Folded(command), *(Folded(part.literal) for part in parts)]
     found: list[Finding] = []
     for forms, is_answer in guarded:
         if known.says(forms):
             continue
-        said = [form for form in forms.concrete if whole.says(form)]
+        said = [form for form in forms.concrete if any(text.says(form) for text in texts)]
         rule = Rule.ANSWER_IN_COMMAND if is_answer else Rule.BRIDGE_IN_COMMAND
         found += [Finding(rule, turn, form) for form in said[:1]]
         spelled = [form for form in forms.concrete for part in parts if not said and spells(part, form)]

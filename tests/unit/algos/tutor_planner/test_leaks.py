@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from algos.tutor_planner import Rule, check_trajectory
 from algos.tutor_planner.patterns import command_shape, searches, spells
 from grepseek_env.actions import get_action_format
 from grepseek_env.trajectory import Trajectory, Turn
+from tests.support.planted import plant
 from tests.support.tutoring import demonstrations
 
 if TYPE_CHECKING:
@@ -115,7 +117,9 @@ PLANTED: dict[str, tuple[Rule, Callable[[Trajectory], Trajectory]]] = {
     "answer joined by a hyphen": (Rule.ANSWER_IN_COMMAND, command(1, "rg 'Ada Bell' corpus.jsonl | rg saint-orme")),
     "answer as a JSON escape": (Rule.ANSWER_IN_COMMAND, command(1, r"rg -F 'Saint Orm\u00e9' corpus.jsonl")),
     "answer with wildcards": (Rule.DISGUISED_ANSWER, command(1, "rg 'Ada Bell.*born' corpus.jsonl | rg 'S.int Orm.'")),
-    "answer in a character class": (Rule.DISGUISED_ANSWER, command(1, "rg 'Bell' corpus.jsonl | rg '[Gg]astosht'")),
+    "answer after an escape": (Rule.ANSWER_IN_COMMAND, command(1, r"rg 'Bell' corpus.jsonl | rg '\sgastosht'")),
+    "answer in hexadecimal": (Rule.ANSWER_IN_COMMAND, command(1, r"rg 'Bell' corpus.jsonl | rg 'Saint Orm\x{e9}'")),
+    "answer in a character class": (Rule.ANSWER_IN_COMMAND, command(1, "rg 'Bell' corpus.jsonl | rg '[Gg]astosht'")),
     "alias in a command": (Rule.ANSWER_IN_COMMAND, command(0, "rg 'Ferry of Korm|Gastosht' corpus.jsonl")),
     "half of the answer": (Rule.UNSEEN_IN_COMMAND, command(1, "rg 'Ada Bell' corpus.jsonl | rg -i orme")),
     "bridge named early": (Rule.BRIDGE_IN_COMMAND, command(0, "rg 'Ferry of Korm' corpus.jsonl | rg 'Ada Bell'")),
@@ -204,25 +208,20 @@ def test_unfinished_and_malformed_ones_are_told() -> None:
     assert {Rule.MALFORMED} <= {finding.rule for finding in check_trajectory(broken)}
 
 
-def test_generated_demonstrations_are_clean_and_planted_leaks_in_them_are_caught() -> None:
-    records = demonstrations(60)
-    assert all(record.kept for record in records), [r.detail for r in records if not r.kept]
-    caught = tried = 0
-    for record in records:
-        trajectory = record.trajectory
-        assert trajectory
-        assert check_trajectory(trajectory) == ()
-        golden = trajectory.golden_answers[0]
-        if golden in {"yes", "no"} or golden in trajectory.question:
-            continue
-        for planted in (
-            command(0, f"rg -F '{golden.upper()}' corpus.jsonl | head -n 3"),
-            thought(0, f"It must be {golden}, so I search for it."),
-        ):
-            tried += 1
-            caught += bool(check_trajectory(planted(trajectory)))
-    assert tried >= 60
-    assert caught == tried
+@pytest.mark.parametrize(
+    ("corpus", "count"), [("world:tiny", 60), pytest.param("world:small", 2_000, marks=pytest.mark.slow)]
+)
+def test_leaks_planted_into_generated_demonstrations_are_all_caught(corpus: str, count: int) -> None:
+    kinds: Counter[str] = Counter()
+    for record in demonstrations(count, corpus):
+        assert record.trajectory, record
+        assert check_trajectory(record.trajectory) == ()
+        for kind, rules, planted in plant(record.trajectory):
+            kinds[kind] += 1
+            found = {finding.rule for finding in check_trajectory(planted)}
+            assert found & rules, (kind, record.question_id, planted.turns[0].text)
+    assert len(kinds) >= 10
+    assert min(kinds.values()) >= count // 3
 
 
 def test_searches_are_found_in_every_program() -> None:
