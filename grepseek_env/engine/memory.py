@@ -37,7 +37,7 @@ class MemoryCorpus:
         if len(data) != size:
             raise CorpusChanged(f"{path} has {len(data)} bytes instead of {size}: prepare it again")
         # Programs print an open last line with a newline.
-        self._data = data if data.endswith(b"\n") else data + b"\n"
+        self._data = data if data.endswith(b"\n") or not data else data + b"\n"
 
     @functools.cached_property
     def _lower(self) -> bytes:

@@ -52,6 +52,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fastpath, "_ALONE", 0)
     monkeypatch.setattr(fastpath, "FIRST_BYTES", 40)
     monkeypatch.setattr(scanning, "_BUFFER", 45)
+    monkeypatch.setattr(scanning, "_FREE", scanning._Free())
     monkeypatch.setattr(scanning, "_LARGEST_KEPT", 0)
     for name in ("_FIRST_PIECE", "_WRITTEN_PIECE", "_COUNTED_PIECE"):
         monkeypatch.setattr(fastpath, name, 50)

@@ -43,6 +43,7 @@ def corpus(tmp_path: Path) -> Path:
 def test_lines_are_those_of_the_slow_way(corpus: Path, buffer: int, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scanning, "_BUFFER", buffer)
     monkeypatch.setattr(scanning, "_ROOM", room)
+    monkeypatch.setattr(scanning, "_FREE", scanning._Free())
     monkeypatch.setattr(scanning, "_LARGEST_KEPT", 0)  # each scan begins with buffers of this size
 
     @settings(max_examples=80)
