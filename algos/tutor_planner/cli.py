@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 import threading
@@ -34,11 +35,12 @@ from policies.chat import make_model
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from algos.tutor_planner.protocols import Roles
     from algos.tutor_planner.records import Record
     from grepseek_env.episode import Rules
+    from grepseek_env.types import SearchBackend
 
 __all__ = ["add_arguments", "run"]
 
@@ -127,13 +129,18 @@ def _corpus(args: argparse.Namespace) -> str:
     return str(args.questions)
 
 
-# What describes the commands' backend and the questions, not an episode.
-_NOT_RULES = ("corpus", "questions", "split", "mode", "slices")
+def _accepted(function: Callable[..., Any], args: argparse.Namespace) -> dict[str, Any]:
+    """Returns those of the environment's options that a function takes."""
+    names = inspect.signature(function).parameters
+    return {name: value for name, value in env_kwargs(args).items() if name in names}
 
 
 def _rules(args: argparse.Namespace) -> Rules:
-    options = env_kwargs(args)
-    return make_rules(**{name: value for name, value in options.items() if name not in _NOT_RULES})
+    return make_rules(**_accepted(make_rules, args))
+
+
+def _backend(args: argparse.Namespace, corpus: str, *, progress: bool) -> SearchBackend:
+    return open_backend(**{**_accepted(open_backend, args), "corpus": corpus, "progress": progress})
 
 
 def _generate(args: argparse.Namespace) -> int:
@@ -151,7 +158,7 @@ def _generate(args: argparse.Namespace) -> int:
     roles, endpoints = _roles(args, implementation, settings, stop)
     prices = _prices(args)
     try:
-        with open_backend(corpus, args.mode, slices=args.slices, progress=not args.quiet) as backend:
+        with _backend(args, corpus, progress=not args.quiet) as backend:
             records = generate(
                 questions,
                 roles,
@@ -250,7 +257,7 @@ def _check(args: argparse.Namespace) -> int:
         questions = {q.id: q for q in load_question_set(args.questions, split=args.split)}
     progress = not args.quiet
     if args.replay:
-        with open_backend(_corpus(args), args.mode, slices=args.slices, progress=progress) as backend:
+        with _backend(args, _corpus(args), progress=progress) as backend:
             report = check_file(args.file, questions=questions, rules=_rules(args), backend=backend, progress=progress)
     else:
         report = check_file(args.file, questions=questions, progress=progress)

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -23,9 +23,10 @@ from algos.tutor_planner.llm import llm_roles
 from algos.tutor_planner.records import Usage
 from algos.tutor_planner.run import Prices, Tally, generate, read_journal
 from grepseek_env.errors import ConfigError, EngineFault, TrajectoryError
-from grepseek_env.tasks import load_question_set
+from grepseek_env.tasks import load_question_set, write_questions
 from grepseek_env.trajectory import read_trajectories
 from policies.chat import ModelError
+from tests.support.openai_server import answer, serve, status
 from tests.support.scripted_tutor import ScriptedTutor
 from tests.support.tutoring import ground
 
@@ -288,6 +289,36 @@ class TestCommandLine:
         said = capsys.readouterr().err
         assert words in said
         assert said.count("\n") == 1
+
+    def test_models_behind_servers_one_of_which_is_down(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        from algos.tutor_planner.__main__ import main
+
+        chains = [q for q in questions(60) if len(q.evidence) <= 3 and len(q.metadata["relations"]) == len(q.evidence)]
+        model = ScriptedTutor(chains)
+        file = tmp_path / "chains.jsonl"
+        write_questions(file, chains[:8])
+
+        def reply(handler: Any, body: dict[str, Any]) -> None:
+            usage = {"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100}
+            answer(model.right(body["messages"]), top_usage=usage)(handler, body)
+
+        with serve(reply) as good, serve(status(503, "busy")) as bad:
+            options = "--corpus world:tiny --parallel 4 --in-flight 2 --model-option attempts=1 --price 1,10 --tools"
+            models = f"--model openai:m@{bad.url} --model openai:m@{good.url} --planner-model openai:p@{good.url}"
+            arguments = f"{options} {models} --questions {file} --out {tmp_path / 'out'} --quiet --no-plots".split()
+            assert main(["generate", *arguments]) == 0
+            assert 1 <= len(bad.requests) <= 4  # then it rested
+        said = capsys.readouterr().out
+        assert "8 of 8 questions kept; kept 100%" in said
+        calls = len(good.requests)
+        assert f"cost {calls * 0.002:.2f}" in said
+        card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+        assert "| tutor |" in card
+        assert "| planner |" in card
+        assert good.url not in card
+        assert '"tutor": "openai:m"' in card
 
     def test_questions_without_a_corpus_need_one(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         from algos.tutor_planner.__main__ import main
