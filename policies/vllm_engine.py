@@ -39,7 +39,7 @@ class VLLMModel(ChatModel):
     Args:
         path: a folder in the layout of the Hub, or a name on it.
         engine: "async" or "batch".
-        dtype: "auto" as saved, or what vLLM takes.
+        dtype: "auto", for which vLLM takes half precision where float32 was saved, or "float32", "bfloat16", "float16".
         adapter: folder of a LoRA adapter.
         chat_template: text of a Jinja template to use in place of the tokenizer's; "chatml" is a prefix-stable one.
         token_prompts: policies send token ids, so that what was sampled is never tokenised again; needs a

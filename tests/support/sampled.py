@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from grepseek_env.tokens import ChatTokens
     from grepseek_env.trajectory import Trajectory
+    from grepseek_env.types import Question
     from policies.chat import Message, Sampling
     from policies.chat_policy import ChatPolicy
 
@@ -48,17 +49,18 @@ class Listening(ChatModel):
         return done
 
 
-def play_episodes(policy: ChatPolicy, count: int, **rules: Any) -> list[Trajectory]:
-    """Plays questions of the tiny world."""
+def play_episodes(policy: ChatPolicy, questions: int | Sequence[Question], **rules: Any) -> list[Trajectory]:
+    """Plays questions of the tiny world: the first ones, or those given."""
     made = make_rules(**rules)
-    questions = load_question_set("world:tiny")
+    every = load_question_set("world:tiny")
+    asked = [every[i] for i in range(questions)] if isinstance(questions, int) else questions
     with open_backend("world:tiny") as backend:
 
         def run(pending: Any) -> Any:
             bounds = {"timeout": pending.timeout, "max_output_bytes": pending.max_output_bytes}
             return backend.run_many([pending.command], **bounds)[0]
 
-        return [play(made, policy, Job(questions[i]), run) for i in range(count)]
+        return [play(made, policy, Job(question), run) for question in asked]
 
 
 def check_completion(tokens: ChatTokens, completion: Completion, stop: Sequence[str]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from grepseek_env.actions import get_action_format
 from grepseek_env.errors import ConfigError
 from grepseek_env.tokens import ChatTokens
 from policies.budgets import Budget
@@ -14,7 +15,7 @@ from policies.chat import ModelError, Sampling, make_model
 from policies.chat_policy import ChatPolicy
 from policies.hf import HFModel
 from tests.support.sampled import CHATS, STOP, Listening, check_completion, check_episode, play_episodes, recomputed
-from tests.support.tiny_model import tiny_model  # noqa: F401 - a fixture
+from tests.support.tiny_model import RULES, Taught, taught_model, tiny_model  # noqa: F401 - fixtures
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -103,6 +104,21 @@ def test_an_episode_from_end_to_end(model: HFModel, action_format: str) -> None:
         for completion in turns:
             check_completion(model.renderer, completion, ())
     assert not listening.heard
+
+
+def test_a_model_that_has_learnt_an_episode_plays_it(taught_model: Taught) -> None:  # noqa: F811
+    listening = Listening(HFModel(str(taught_model.folder), device="cpu"))
+    policy = ChatPolicy(listening, Sampling(temperature=0.0, logprobs=True))
+    [record] = play_episodes(policy, [taught_model.question], **RULES)
+    check_episode(listening.renderer, record, listening.heard)
+    assert [t.text for t in record.turns] == [t.text for t in taught_model.record.turns]
+    assert [t.observation for t in record.turns] == [t.observation for t in taught_model.record.turns]
+    assert (record.finish_reason, record.reward) == ("answer", pytest.approx(1.1))
+    stop = get_action_format("hermes").stop_strings
+    for completion in listening.heard:
+        check_completion(listening.renderer, completion, stop)
+        assert completion.text.endswith(stop)
+        assert completion.token_ids[-1] != listening.renderer.end_token  # it was stopped, it did not stop
 
 
 def test_the_same_episodes_again_and_asynchronously(model: HFModel) -> None:
