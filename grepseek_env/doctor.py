@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import sys
+import tempfile
+import warnings
 from importlib import metadata
+from pathlib import Path
 
 import grepseek_env
 from grepseek_env.backend import open_corpus
 from grepseek_env.corpus.view import ignore_files_above
+from grepseek_env.engine.confine.probe import try_acts
+from grepseek_env.engine.kernels import load as kernels
 from grepseek_env.engine.programs import open_programs
-from grepseek_env.engine.sandbox import LIMITS_ENFORCED
-from grepseek_env.errors import GrepSeekError
+from grepseek_env.engine.sandbox import LIMITS_ENFORCED, Sandbox
+from grepseek_env.errors import GrepSeekError, SandboxWarning
 from grepseek_env.paths import cache_dir
 
 __all__ = ["doctor"]
@@ -29,6 +34,16 @@ _OPTIONAL = {
 }
 
 
+_LAYERS = {
+    "no_new_privs": "setuid programs",
+    "landlock": "reads of the corpus and the programs only, writes into sort's own folder only",
+    "network": "no TCP",
+    "signals": "none to processes outside",
+    "seccomp": "no sockets, forks, other programs, changes of files, anything unusual",
+    "processes": "a bounded number",
+}
+
+
 def _confinement() -> list[tuple[str, str]]:
     limits = "processor time, memory, temporary files, descriptors, no core files"
     return [
@@ -38,8 +53,45 @@ def _confinement() -> list[tuple[str, str]]:
         ("stdin, environment", "yes: /dev/null; PATH, LC_ALL, HOME and a private TMPDIR, nothing inherited"),
         ("output and time", "yes: bounded where it is read"),
         ("resource limits", f"yes: {limits}" if LIMITS_ENFORCED else f"NO: this system has no prlimit ({limits})"),
-        ("system sandbox", "NO: Landlock and seccomp are not used yet; run untrusted policies in a container"),
+        *_system_layers(),
     ]
+
+
+def _system_layers() -> list[tuple[str, str]]:
+    """Says what the operating system does here, as a program is started to find out."""
+    if not sys.platform.startswith("linux"):
+        return [("system sandbox", "NO: Linux only; run policies you do not trust in a container")]
+    programs = open_programs()
+    with tempfile.TemporaryDirectory(prefix="grepseek-doctor-") as temp:
+        (Path(temp) / "corpus.jsonl").write_text("{}\n", encoding="utf-8")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SandboxWarning)  # the rows say it
+            report = Sandbox(programs, Path(temp)).report()
+    rows = [
+        (layer, f"{'yes' if report[layer][0] else 'NO'}: {covers}; {report[layer][1]}")
+        for layer, covers in _LAYERS.items()
+    ]
+    rows.append(("user", f"{'NO' if report['uid'] == 0 else 'yes'}: {report['user']}"))
+    own = [name for name, words in programs.options.items() if words]
+    rows.append(("own sandboxes", f"yes: {', '.join(own)}" if own else "NO: neither sed nor awk has one here"))
+    rows.append(("file metadata", "NO: programs can ask whether a file exists, its size and times"))
+    return rows
+
+
+def _trials() -> list[tuple[str, str]]:
+    """Tries from inside, with code of an attacker's own, what must not work."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SandboxWarning)
+        tried = try_acts()
+    return [(act.what, "NOT PREVENTED" if told == "done" else f"prevented ({told})") for act, told in tried.items()]
+
+
+def _acceleration() -> list[tuple[str, str]]:
+    """Says whether commands can be answered without programs, by kernels that are compiled once a machine."""
+    if not kernels.are_possible():
+        return [("kernels", "NO: numba cannot be used here; programs do the searching")]
+    state = "compiled" if kernels.are_compiled() else "not compiled yet: the first corpus build or daemon does that"
+    return [("kernels", f"yes: {state}  ({kernels.code_folder()})")]
 
 
 def _section(title: str, rows: list[tuple[str, str]]) -> None:
@@ -59,7 +111,14 @@ def doctor(corpus: str) -> int:
         _section("programs", rows)
     except GrepSeekError as e:
         problems.append(str(e))
-    _section("what confines a command", _confinement())
+    else:
+        try:
+            _section("what confines a command", _confinement())
+            if sys.platform.startswith("linux"):
+                _section("tried just now, with code of an attacker's own in the place of a program", _trials())
+        except GrepSeekError as e:
+            problems.append(str(e))
+    _section("search in process", _acceleration())
     rows = []
     for package, use in _OPTIONAL.items():
         try:

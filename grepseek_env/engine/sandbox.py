@@ -260,8 +260,8 @@ class Sandbox:
         runs, reads = landlock.EXECUTE | landlock.READ_FILE, landlock.READ_FILE
         converters = {os.path.join(os.path.dirname(each), "gconv") for each in programs.libraries if "/libc." in each}  # noqa: PTH118, PTH120
         rules = [(path, runs) for path in (*map(os.path.realpath, programs.paths.values()), *programs.loaders)]
-        rules += [(path, reads) for path in (*programs.libraries, *_SYSTEM_FILES, *sorted(converters))]
-        rules += [(path, reads | landlock.READ_DIR) for path in _LOCALES]
+        rules += [(path, reads) for path in (*_SYSTEM_FILES, *sorted(converters))]
+        rules += [(path, reads | landlock.READ_DIR) for path in (*programs.libraries, *_LOCALES)]
         files = [os.path.join(folder, _CORPUS) for folder in folders]  # noqa: PTH118 - strings throughout
         rules += [(str(folder), landlock.READ_DIR) for folder in folders]
         rules += [(file, reads) for file in files]
