@@ -96,6 +96,8 @@ _SHELL_WORDS = frozenset({
 _ENDINGS = ("s", "es", "ed", "d", "ing", "ly", "er", "ers", "less")
 _STEM = 4
 _DOTTED = re.compile(r"(?=(?:[^\W\d_][ .'-]*){3})(?=.*[^\W\d_]{2})[\w .'-]+")
+# Single small letters between dots; initials, as in J. R. R. Tolkien, are capitals.
+_GAPPED = re.compile(r"(?:[\w .'-]*(?<![^\W_])[a-z]\.){2}[\w .'-]*")
 _CLAIMS = re.compile(
     r"\bthe (?:final )?answer (?:is|must be)\b"
     r"|\bi (?:can|will|shall) (?:now )?(?:give (?:the|my) )?(?:final )?answer\b"
@@ -171,10 +173,11 @@ def command_findings(command: str, known: Known, guarded: Iterable[tuple[Forms, 
         found += [Finding(rule, turn, form) for form in said[:1]]
         spelled = [form for form in forms.concrete for part in parts if not said and spells(part, form)]
         found += [Finding(Rule.DISGUISED_ANSWER, turn, form) for form in spelled[:1]]
-    unseen = dict.fromkeys(
-        term for part in parts if not known.has_like(part.text) for term in part.terms if not known.knows(term)
-    )
-    return found + [Finding(Rule.UNSEEN_IN_COMMAND, turn, term) for term in unseen]
+    unread = [part for part in parts if not known.has_like(part.text)]
+    unseen = dict.fromkeys(term for part in unread for term in part.terms if not known.knows(term))
+    # Letters by themselves say nothing, but many of them with gaps between them are a name that nobody read.
+    gapped = [part.text for part in unread if _GAPPED.fullmatch(part.text)]
+    return found + [Finding(Rule.UNSEEN_IN_COMMAND, turn, term) for term in (*unseen, *gapped)]
 
 
 def thought_findings(

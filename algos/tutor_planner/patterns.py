@@ -17,7 +17,7 @@ _QUANTIFIER = re.compile(r"\{\d*,?\d*\}")
 _TWO_CASES = re.compile(r"\[([^\W\d_])([^\W\d_])\]")
 _CLASS = re.compile(r"\[\^?\]?[^\]]*\]")
 _CLASS_ESCAPE = re.compile(r"\\[AbBdDsSwWzZ<>]")
-_ENOUGH_SPELLED = 0.5
+_ENOUGH_SPELLED = 0.4
 _ENOUGH_MATCHED = 0.8
 
 

@@ -62,7 +62,11 @@ def plant(t: Trajectory) -> Iterator[tuple[str, set[Rule], Trajectory]]:
         escaped = json_escaped(golden.translate(_ACCENTS)).replace("\\", "\\\\")
         yield "answer as JSON escapes", _IN_COMMAND, _narrowed(t, escaped)
         dotted = re.sub("[aeiou]", ".", golden)
-        yield "answer with wildcards", {Rule.DISGUISED_ANSWER, *_IN_COMMAND}, _narrowed(t, dotted)
+        yield (
+            "answer with wildcards",
+            {Rule.DISGUISED_ANSWER, Rule.UNSEEN_IN_COMMAND, *_IN_COMMAND},
+            _narrowed(t, dotted),
+        )
         yield "answer in reasoning", {Rule.ANSWER_IN_REASONING}, _thinking(t, f"It may well be {golden}.")
     for number, forms in enumerate(chain):
         if asked.says(forms) or not forms.concrete:
