@@ -106,10 +106,13 @@ def make(folder: Path, data: bytes, *, block: int = 64, workers: int = 2) -> tup
     return store, index
 
 
-def small_runs(monkeypatch: pytest.MonkeyPatch, run_bytes: int, most_block: int = 1 << 20) -> None:
+def small_runs(
+    monkeypatch: pytest.MonkeyPatch, run_bytes: int, most_block: int = 1 << 20, unit: int | None = None
+) -> None:
     """Makes runs of this size, so that small corpora have several."""
     monkeypatch.setattr(build_module, "check_run_bytes", lambda *_: run_bytes)
     monkeypatch.setattr(runs_module, "MOST_BLOCK", most_block)
+    monkeypatch.setattr(runs_module, "UNIT", run_bytes if unit is None else unit)
 
 
 def cut_token(token: bytes) -> bytes:
@@ -119,15 +122,13 @@ def cut_token(token: bytes) -> bytes:
     return token if len(token) <= 48 else token[:24] + b"\1"
 
 
-def inverted(data: bytes, block: int, run_bytes: int = 1 << 40) -> dict[bytes, list[int]]:
+def inverted(data: bytes, block: int, unit: int = 1 << 40) -> dict[bytes, list[int]]:
     """Returns what an index must hold: for each token the numbers of its blocks, made the slow way."""
     found: dict[bytes, list[int]] = {}
-    number, size, run = -1, block, 0
+    number, start = -1, -block
     for begin, end in line_ranges(data):
-        if size >= block or run >= run_bytes:
-            number, size = number + 1, 0
-            run = 0 if run >= run_bytes else run
-        size, run = size + end - begin, run + end - begin
+        if begin >= start + block or begin // unit > start // unit:
+            number, start = number + 1, begin
         for token in _TOKEN.findall(data[begin:end].lower()):
             blocks = found.setdefault(cut_token(token), [])
             if blocks[-1:] != [number]:

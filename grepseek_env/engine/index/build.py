@@ -107,7 +107,7 @@ def build_index(
         if not rebuild and (found := _whole(path, store)) is not None and found.block_bytes == block_bytes:
             return found.info(path)
         store.check_unchanged()
-        wanted = Plan(store.digest, block_bytes, run_bytes, runs_module.MOST_BLOCK)
+        wanted = Plan(store.digest, block_bytes, run_bytes, runs_module.MOST_BLOCK, runs_module.UNIT)
         path.parent.mkdir(exist_ok=True)
         for left in path.parent.glob(".*.tmp"):
             left.unlink()

@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import threading
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,6 +40,8 @@ __all__ = [
 
 MOST_BLOCK = 16 << 20
 """A line longer than this, in bytes, is not looked at: its block is always a candidate."""
+UNIT = 1 << 20
+"""Blocks end with the first line end after each multiple of this; so do runs."""
 
 PARTS = 256
 _FORMAT = 1
@@ -58,12 +60,14 @@ class Plan:
         block_bytes: least size of a block.
         run_bytes: most bytes of a run.
         most_block: a longer block is not looked at.
+        unit: see `UNIT`.
     """
 
     digest: str
     block_bytes: int
     run_bytes: int
     most_block: int
+    unit: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +111,7 @@ def open_plan(folder: Path, wanted: Plan) -> Plan:
         found = Plan(**values["plan"]) if values["format"] == _FORMAT else None
     except (OSError, ValueError, KeyError, TypeError):
         found = None
-    same = found is not None and (found.digest, found.block_bytes, found.most_block) == (
-        wanted.digest,
-        wanted.block_bytes,
-        wanted.most_block,
-    )
+    same = found is not None and replace(found, run_bytes=wanted.run_bytes) == wanted
     if found is not None and same and 0 < found.run_bytes <= wanted.run_bytes * 2:
         for left in folder.glob(".*.tmp"):
             left.unlink()
@@ -127,7 +127,7 @@ def plan_runs(fd: int, size: int, plan: Plan) -> Iterator[Run]:
     """Cuts a file into runs, reading a little around each cut."""
     number, at = 0, 0
     while at < size:
-        border = at + plan.run_bytes
+        border = max(at // plan.unit + 1, (at + plan.run_bytes) // plan.unit) * plan.unit
         end = first_cut(fd, size, border) if border < size else size
         if end - border > plan.most_block:
             begin = _line_before(fd, at, border)
@@ -204,8 +204,9 @@ class RunMaker:
         text = self._space("text", size + _TEXT_PADDING)
         text[size : size + _TEXT_PADDING] = 0
         read_exactly(self._fd, text[:size].data, run.start, self._corpus)
-        starts = np.zeros(size // least + 2, np.uint32)
-        blocks = int(tokens.block_starts(_at(text), size, least, _at(starts)))
+        unit, most_block = self._plan.unit, self._plan.most_block
+        starts = np.zeros(size // least + 2 * (size // unit) + 4, np.uint32)
+        blocks = int(tokens.block_starts(_at(text), size, run.start, least, unit, most_block, _at(starts)))
         starts = starts[: blocks + 1]
         slots = 1 << max(4, min(10, least.bit_length() - 3))
         seen = self._space("seen", slots * 16)
@@ -214,9 +215,7 @@ class RunMaker:
             most = size + 64
         hashes, places = self._space("hashes", most * 8), self._space("places", most * 4)
         count = int(
-            tokens.tokenise(
-                _at(text), _at(starts), blocks, self._plan.most_block, _at(seen), slots, _at(hashes), _at(places)
-            )
+            tokens.tokenise(_at(text), _at(starts), blocks, most_block, _at(seen), slots, _at(hashes), _at(places))
         )
         sorted_hashes, sorted_places = self._space("hashes2", count * 8 + 8), self._space("places2", count * 4 + 8)
         parts = np.zeros(PARTS + 1, np.uint64)

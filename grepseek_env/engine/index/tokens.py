@@ -26,6 +26,7 @@ from grepseek_env.engine.kernels.simd import (
     load_vector,
     next_newline,
     prefetch,
+    previous_newline,
     store8,
     store16,
     store32,
@@ -187,15 +188,19 @@ def same_text(one: int, other: int) -> bool:
     return equal(one, other, keep & U64(255))
 
 
-@kernel("uint64(uint64,uint64,uint64,uint64)")
-def block_starts(text: int, size: int, least: int, starts: int) -> int:
-    """Cuts lines into blocks of at least `least` bytes.
+@kernel("uint64(uint64,uint64,uint64,uint64,uint64,uint64,uint64)")
+def block_starts(text: int, size: int, origin: int, least: int, unit: int, most: int, starts: int) -> int:
+    """Cuts lines into blocks of at least `least` bytes; a block also ends at the first line end after each `unit`.
 
     Args:
         text: address of whole lines.
         size: bytes of them.
-        least: bytes of a block, but for the last.
-        starts: address of room for size // least + 2 numbers of 32 bits: where blocks start, and `size`.
+        origin: where they begin in the corpus: units are counted from its beginning.
+        least: bytes of a block.
+        unit: see above; so blocks do not depend on where runs are cut.
+        most: a line that goes on for more bytes than this after the end of a unit has a block of its own.
+        starts: address of room for size // least + 2 * size // unit + 4 numbers of 32 bits: where blocks start, and
+            `size`.
 
     Returns:
         how many blocks.
@@ -205,9 +210,18 @@ def block_starts(text: int, size: int, least: int, starts: int) -> int:
     while at < size:
         store32(starts + count * U64(4), at)
         count += _U1
-        if at + least >= size:
+        border = ((origin + at) // unit + _U1) * unit - origin
+        wanted = min(at + least, border)
+        if wanted >= size:
             break
-        at = next_newline(text + at + least - _U1, text + size) - text
+        to = next_newline(text + wanted - _U1, text + size) - text
+        if to > border + most:
+            before = previous_newline(text + border, text + at) - text
+            if before > at:
+                to = before
+        elif to > border:  # the first line end after the unit's is nearer
+            to = next_newline(text + border - _U1, text + size) - text
+        at = to
     store32(starts + count * U64(4), size)
     return count
 
@@ -231,13 +245,14 @@ def tokenise(text: int, starts: int, blocks: int, most: int, seen: int, slots: i
     """
     count = _U0
     mask = slots - _U1
+    for i in range(slots):
+        store64(seen + (i << U64(4)), _U0)
+        store64(seen + (i << U64(4)) + _U8, _U0)
     for b in range(blocks):
         low = load32(starts + b * U64(4))
         size = load32(starts + b * U64(4) + U64(4)) - low
         if size > most:
             continue
-        for i in range(slots):
-            store64(seen + (i << U64(4)), _U0)
         base = text + low
         carry = _U0
         begin = _U0
@@ -253,27 +268,29 @@ def tokenise(text: int, starts: int, blocks: int, most: int, seen: int, slots: i
                 split = _U0
                 word = _U0
             before = (word << _U1) | carry
-            carry = word >> U64(63)
             first = word & (~before | split)
             last = before & (~word | split)
-            change = first | last
-            while change != _U0:
-                i = ctz(change)
-                change &= change - _U1
-                if (last >> i) & _U1:
-                    at = base + begin
-                    g = hash_token(at, offset + i - begin)
-                    slot = seen + (((g >> U64(9)) & mask) << U64(4))
-                    known = load64(slot) == g
-                    if known and (g & _U1):
-                        known = same_text(at, text + load64(slot + _U8))
-                    store64(hashes + count * _U8, g)
-                    store32(places + count * U64(4), low + begin)
-                    count += _U0 if known else _U1
-                    store64(slot, g)
-                    store64(slot + _U8, low + begin)
-                if (first >> i) & _U1:
-                    begin = offset + i
+            if carry == _U0:
+                begin = offset + ctz(first)
+                first &= first - _U1
+            carry = word >> U64(63)
+            while last != _U0:
+                at = base + begin
+                place = low + begin
+                g = hash_token(at, offset + ctz(last) - begin)
+                slot = seen + (((g >> U64(9)) & mask) << U64(4))
+                # a place is kept one too high: 0 is none; those of earlier blocks do not count
+                known = load64(slot) == g and load64(slot + _U8) > low
+                if known and (g & _U1):
+                    known = same_text(at, text + load64(slot + _U8) - _U1)
+                store64(hashes + count * _U8, g)
+                store32(places + count * U64(4), place)
+                count += _U0 if known else _U1
+                store64(slot, g)
+                store64(slot + _U8, place + _U1)
+                begin = offset + ctz(first)
+                first &= first - _U1
+                last &= last - _U1
     return count
 
 
@@ -333,8 +350,7 @@ def group(
         hashes: address of the tokens' hashes, sorted into parts.
         places: address of where they begin; used up.
         parts: address of the parts' 257 borders.
-        granules: address of the number of the block, 32 bits, at each multiple of 2**shift bytes; a block begins in
-            each granule at most.
+        granules: address of the number of the block, 32 bits, at each multiple of 2**shift bytes.
         shift: see there.
         starts: address of the blocks' starts.
         work: address of room for 24 bytes per token of the largest part.
@@ -365,7 +381,7 @@ def group(
             g = load64(hashes + (a + i) * _U8)
             place = load32(places + (a + i) * U64(4))
             b = load32(granules + (place >> shift) * U64(4))
-            if load32(starts + (b + _U1) * U64(4)) <= place:
+            while load32(starts + (b + _U1) * U64(4)) <= place:
                 b += _U1
             q = (g >> U64(20)) & mask
             t = load32(table + q * U64(4))

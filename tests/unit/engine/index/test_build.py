@@ -68,9 +68,10 @@ def test_odd_corpora_hold_each_token_with_its_blocks(tmp_path: Path, name: str) 
 
 def test_the_file_depends_on_the_content_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = set()
-    for number, workers in enumerate((1, 2, 4)):
-        small_runs(monkeypatch, 20_000)
-        store, _ = make(tmp_path / str(number), CONTENT, workers=workers)
+    data = CONTENT + b"".join(mixed(random.Random(seed), 400) + b"\n" for seed in range(3)) + b"huge " * 3000 + b"\nend"
+    for number, (workers, run_bytes) in enumerate(((1, 4000), (2, 4000), (2, 9000), (4, 50_000), (1, 1 << 30))):
+        small_runs(monkeypatch, run_bytes, most_block=6000, unit=4000)
+        store, _ = make(tmp_path / str(number), data, workers=workers)
         made.add(index_path(store).read_bytes())
     assert len(made) == 1
 
