@@ -52,6 +52,7 @@ def open_backend(
     slices: int | None = None,
     daemon: bool | str | PathLike[str] | None = None,
     sandbox: Confine = "auto",
+    index: bool = True,
     progress: bool = False,
 ) -> SearchBackend:
     """Opens a corpus and the engine that runs commands over it: a running daemon's if one serves it, else its own.
@@ -59,7 +60,8 @@ def open_backend(
     Args:
         corpus: see `open_corpus`.
         mode: "auto" chooses; "sequential" runs the pipeline as it stands; "sliced" runs it on slices of the corpus
-            side by side wherever that is not slower. Output and exit code never differ.
+            side by side wherever that is not slower; "narrowed" looks for literals in this process, wherever a
+            command needs any, and starts programs for the rest only. Output and exit code never differ.
         limits: what one command may use.
         slices: how many slices a command may work on side by side; None: as many as there are cores. Slice files of
             this number are used if `grepseek corpus build --slices` made them. A daemon has its own.
@@ -69,6 +71,8 @@ def open_backend(
         sandbox: what the operating system keeps programs from: "auto" all that it can, with a warning where a layer is
             missing; "require" refuses to work without, and takes no daemon that was not started so; "off" nothing but
             limits.
+        index: use the corpus's token index where there is one (`grepseek corpus build --index`), in "auto" and
+            "narrowed". A daemon always does.
         progress: show a progress bar while a corpus is generated or prepared.
 
     Raises:
@@ -93,4 +97,4 @@ def open_backend(
             if store is not corpus:
                 store.close()
             return client
-    return LocalBackend(store, limits=limits, mode=mode, slices=slices, sandbox=sandbox)
+    return LocalBackend(store, limits=limits, mode=mode, slices=slices, sandbox=sandbox, index=index)

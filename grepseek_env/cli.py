@@ -176,6 +176,7 @@ def _corpus(args: argparse.Namespace) -> int:
     from grepseek_env.corpus.verify import info, verify
     from grepseek_env.engine.index.build import build_index
     from grepseek_env.engine.index.index import index_info, verify_index
+    from grepseek_env.engine.kernels.load import WORTH_COMPILING, load
 
     progress = sys.stderr.isatty()
     match args.corpus_command:
@@ -189,6 +190,8 @@ def _corpus(args: argparse.Namespace) -> int:
             if args.slices is not None:
                 made = build_slices(store, args.slices, progress=progress)
                 print(f"{'slices':<14} {len(made.files)} files in {made.folder}")
+            if args.index or store.facts.bytes >= WORTH_COMPILING:
+                load(lambda: print("compiling the search, once on this machine: about ten seconds", file=sys.stderr))
             if args.index:
                 print(f"{'index':<14} {build_index(store, workers=args.workers, progress=progress)}")
         case "info":

@@ -5,8 +5,11 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
+from grepseek_env.paths import cache_dir
 from tests.support.golden import Golden
 
+# Machine code is compiled once for all tests and workers, whatever cache folder a test sets.
+os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_dir() / "kernels"))
 os.environ["GREPSEEK_DAEMON"] = "off"  # a daemon of whoever runs the tests has nothing to do with them
 
 # A slow machine is no failure: no test asserts on time, so Hypothesis must not either.

@@ -19,7 +19,7 @@ from grepseek_env.engine.batch import Asked, answer_together
 from grepseek_env.engine.explain import explain_narrowing
 from grepseek_env.engine.fastpath import FileSearch, conclude, demand
 from grepseek_env.engine.interrupts import HeldSignals
-from grepseek_env.engine.kernels.load import are_compiled, are_loaded, are_possible, load
+from grepseek_env.engine.kernels.load import WORTH_COMPILING, are_compiled, are_loaded, are_possible, load
 from grepseek_env.engine.literals.records import Rest
 from grepseek_env.engine.loop import Bounds, Decided, OutOfTime
 from grepseek_env.engine.memory import MOST_BYTES, MemoryCorpus
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 __all__ = ["Manner", "NarrowedRunner"]
 
 _MOST_PREPARED = 4096
-_WORTH_COMPILING = 64 << 20  # bytes of a corpus from which on a compilation of some seconds is worth it
 _SAMPLE = 1 << 20
 # Bytes a second, of one core, in round numbers: only which way is faster depends on them.
 _SCAN_SPEED, _PIPE_SPEED, _FAST_PROGRAM, _SLOW_PROGRAM = 16e9, 1e9, 6e9, 0.5e9
@@ -279,7 +278,7 @@ class NarrowedRunner:
             return ""  # the same programs have to be started, and they read so little in no time
         if auto and small and not are_loaded():
             return "memory"
-        if auto and not are_compiled() and size < _WORTH_COMPILING:
+        if auto and not are_compiled() and size < WORTH_COMPILING:
             return ""
         possible = load() is not None if may_load else are_possible()
         return "kernels" if possible else "memory" if small else ""

@@ -25,7 +25,10 @@ from grepseek_env.paths import atomic_write, cache_dir
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["are_compiled", "are_loaded", "are_possible", "code_folder", "load"]
+__all__ = ["WORTH_COMPILING", "are_compiled", "are_loaded", "are_possible", "code_folder", "load"]
+
+WORTH_COMPILING = 64 << 20
+"""Bytes of a corpus from which on commands may wait for a compilation."""
 
 _SCANNING = "grepseek_env.engine.kernels.lines"
 _SOURCES = ("kernels", "index")  # packages whose files make up kernels
