@@ -159,6 +159,7 @@ def _serve(guard: int, args: argparse.Namespace) -> int:
                 sandbox=args.sandbox,
             )
         )
+        backend.warm_up(lambda: print("compiling the search, once on this machine: about ten seconds", file=sys.stderr))
         unix = UnixAddress(Path(args.socket)) if args.socket else default_socket(store.digest)
         listeners: list[tuple[Address, socket.socket]] = []
         if args.tcp:

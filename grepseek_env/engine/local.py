@@ -15,6 +15,7 @@ from grepseek_env.engine.cache import ResultCache
 from grepseek_env.engine.executor import Cancellation
 from grepseek_env.engine.index.index import ALL, TokenIndex
 from grepseek_env.engine.modes import FEEDINGS, MODES, Engine
+from grepseek_env.engine.narrowed import NarrowedRunner
 from grepseek_env.engine.programs import open_programs
 from grepseek_env.engine.sandbox import Sandbox
 from grepseek_env.engine.scheduler import usable_cores
@@ -22,7 +23,7 @@ from grepseek_env.engine.together import Batch
 from grepseek_env.errors import BackendClosed, ConfigError, CorpusError, GrepSeekError, LauncherLost
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -242,6 +243,15 @@ class LocalBackend:
         """
         self._check_open()
         return self._runner.explain(parse(command))
+
+    def warm_up(self, announce: Callable[[], object] = lambda: None) -> None:
+        """Loads beforehand what the first commands would wait for: compiled searches, the index.
+
+        Args:
+            announce: called before searches are compiled, which happens once on a machine and takes some ten seconds.
+        """
+        if isinstance(self._runner, NarrowedRunner):
+            self._runner.warm_up(announce)
 
     def close(self) -> None:
         """Stops commands that still run (they raise `BackendClosed`) and frees everything; again does nothing."""

@@ -11,8 +11,9 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+import numpy as np
 
 from grepseek_env.corpus.slicer import first_cut
 from grepseek_env.engine.batch import Asked, answer_together
@@ -20,13 +21,12 @@ from grepseek_env.engine.explain import explain_narrowing
 from grepseek_env.engine.fastpath import FileSearch, conclude, demand
 from grepseek_env.engine.interrupts import HeldSignals
 from grepseek_env.engine.kernels.load import WORTH_COMPILING, are_compiled, are_loaded, are_possible, load
-from grepseek_env.engine.literals.records import Rest
 from grepseek_env.engine.loop import Bounds, Decided, OutOfTime
 from grepseek_env.engine.memory import MOST_BYTES, MemoryCorpus
 from grepseek_env.engine.narrow import narrow
 from grepseek_env.engine.once import Output
 from grepseek_env.engine.piped import Clock, feed
-from grepseek_env.engine.question import Question
+from grepseek_env.engine.prepared import prepare
 from grepseek_env.engine.scanning import EVERY_LINE, Scanner, whole
 from grepseek_env.engine.scheduler import SCHEDULER
 from grepseek_env.engine.work import work_of
@@ -34,14 +34,15 @@ from grepseek_env.errors import SpawnFailed
 from grepseek_env.types import CommandResult
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from grepseek_env.commands import Pipeline
     from grepseek_env.engine.executor import Cancellation
     from grepseek_env.engine.fastpath import Index, Search
-    from grepseek_env.engine.literals.records import Clause, Narrowing
+    from grepseek_env.engine.literals.records import Clause
     from grepseek_env.engine.modes import Engine, Runner
-    from grepseek_env.engine.plan import Argv
+    from grepseek_env.engine.prepared import Prepared
+    from grepseek_env.engine.question import Question
     from grepseek_env.engine.scanning import Spans, Write
     from grepseek_env.engine.scheduler import Grant
 
@@ -49,6 +50,7 @@ __all__ = ["Manner", "NarrowedRunner"]
 
 _MOST_PREPARED = 4096
 _SAMPLE = 1 << 20
+_COUNTED = 4  # samples of bytes
 # Bytes a second, of one core, in round numbers: only which way is faster depends on them.
 _SCAN_SPEED, _PIPE_SPEED, _FAST_PROGRAM, _SLOW_PROGRAM = 16e9, 1e9, 6e9, 0.5e9
 
@@ -58,23 +60,6 @@ _Where = Literal["kernels", "memory", ""]
 Manner = Literal["quick", "together", "alone"]
 """How a command of a batch is best run: at once, since it takes no longer than handing it to another thread; in one
 pass with others; or by itself, beside others."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    """A command, looked at once.
-
-    Attributes:
-        narrowing: what is proven about it.
-        question: which lines are wanted; None where nothing is known, or too much for the kernels.
-        fed: the programs that are given these lines; none where the command is answered in process.
-        replays: `fed` is the whole command.
-    """
-
-    narrowing: Narrowing
-    question: Question | None
-    fed: tuple[Argv, ...]
-    replays: bool
 
 
 class NarrowedRunner:
@@ -91,9 +76,10 @@ class NarrowedRunner:
         self._otherwise = otherwise
         self._mode = mode
         self._lock = threading.Lock()
-        self._prepared: OrderedDict[str, _Prepared] = OrderedDict()
+        self._prepared: OrderedDict[str, Prepared] = OrderedDict()
         self._shares: dict[str, float] = {}
         self._memory: MemoryCorpus | None = None
+        self._counts: tuple[int, ...] | None = None
         self._index: tuple[Index | None] | None = None  # None: not opened yet
 
     def run(
@@ -178,13 +164,26 @@ class NarrowedRunner:
             finally:
                 os.close(file)
 
+    def warm_up(self, announce: Callable[[], object] = lambda: None) -> None:
+        """Loads beforehand what commands would load when they first need it.
+
+        Args:
+            announce: called before a compilation, which takes seconds.
+        """
+        size = self._engine.facts.bytes
+        if self._mode == "narrowed" or (size > MOST_BYTES and (are_compiled() or size >= WORTH_COMPILING)):
+            load(announce)
+            self._open_index()
+
     def explain(self, pipeline: Pipeline) -> str:
         """Shows what is searched for where, and what happens to the lines; or why another way is taken."""
         prepared = self._prepare(pipeline)
-        where = self._where(prepared, may_load=False)
+        where = self._where(prepared, may_load=are_compiled())
         other = self._otherwise.explain(pipeline)
         if not where or prepared.question is None:
             return f"not narrowed: {self._why_not(prepared)}\n{other}"
+        if why := self._why_not_fed(pipeline, prepared, prepared.question, where):
+            return f"not narrowed: {why}\n{other}"
         indexed = where == "kernels" and self._open_index() is not None
         found = self._candidates(prepared.question.clauses) if indexed else None
         return explain_narrowing(
@@ -202,7 +201,7 @@ class NarrowedRunner:
     def _narrowed(
         self,
         pipeline: Pipeline,
-        prepared: _Prepared,
+        prepared: Prepared,
         question: Question,
         where: _Where,
         grant: Grant,
@@ -223,7 +222,7 @@ class NarrowedRunner:
         finally:
             os.close(file)
 
-    def _finish(self, prepared: _Prepared, search: Search, bounds: Bounds, clock: Clock) -> CommandResult | None:
+    def _finish(self, prepared: Prepared, search: Search, bounds: Bounds, clock: Clock) -> CommandResult | None:
         if prepared.fed:
             return feed(prepared.fed, search, self._engine.sandbox, bounds, clock)
         output = Output(bounds.max_output_bytes)
@@ -258,17 +257,18 @@ class NarrowedRunner:
 
     # --- what is known
 
-    def _prepare(self, pipeline: Pipeline) -> _Prepared:
+    def _prepare(self, pipeline: Pipeline) -> Prepared:
         known = self._prepared.get(pipeline.text)
         if known is None:
-            known = _prepare(narrow(pipeline, self._engine.facts, locale=self._engine.sandbox.locale), pipeline)
+            proven = narrow(pipeline, self._engine.facts, locale=self._engine.sandbox.locale)
+            known = prepare(proven, pipeline, self._frequencies)
             with self._lock:
                 while len(self._prepared) >= _MOST_PREPARED:
                     self._shares.pop(self._prepared.popitem(last=False)[0], None)
                 self._prepared[pipeline.text] = known
         return known
 
-    def _where(self, prepared: _Prepared, *, may_load: bool) -> _Where:
+    def _where(self, prepared: Prepared, *, may_load: bool) -> _Where:
         """Returns what finds the lines; empty where the command is not to be narrowed."""
         size = self._engine.facts.bytes
         if prepared.question is None:
@@ -283,7 +283,7 @@ class NarrowedRunner:
         possible = load() is not None if may_load else are_possible()
         return "kernels" if possible else "memory" if small else ""
 
-    def _why_not(self, prepared: _Prepared) -> str:
+    def _why_not(self, prepared: Prepared) -> str:
         if prepared.question is None:
             return prepared.narrowing.reason
         if not are_possible():
@@ -291,6 +291,31 @@ class NarrowedRunner:
         if self._engine.facts.bytes <= MOST_BYTES:
             return "the corpus is so small that the programs read it in no time"
         return "the kernels are not compiled on this machine (grepseek corpus build compiles them)"
+
+    def _why_not_fed(self, pipeline: Pipeline, prepared: Prepared, question: Question, where: _Where) -> str:
+        """Says why programs are not given just the wanted lines; empty if they are."""
+        if not prepared.fed or self._mode != "auto" or where != "kernels" or not are_loaded():
+            return ""
+        file = _open(self._engine)
+        try:
+            if self._is_worth_it(pipeline, prepared, question, file):
+                return ""
+            share = self._share(pipeline.text, question, file)
+        finally:
+            os.close(file)
+        return f"about {share:.0%} of the corpus holds what every line of the answer must hold, too much to hand on"
+
+    def _frequencies(self) -> tuple[int, ...]:
+        """Returns how common each byte is in the corpus, from a few samples."""
+        if self._counts is None:
+            file = _open(self._engine)
+            try:
+                step = max(self._engine.facts.bytes // _COUNTED, 1)
+                sample = b"".join(os.pread(file, _SAMPLE // 16, number * step) for number in range(_COUNTED))
+            finally:
+                os.close(file)
+            self._counts = tuple(np.bincount(np.frombuffer(sample, np.uint8), minlength=256).tolist())
+        return self._counts
 
     def _open_index(self) -> Index | None:
         if self._index is None:
@@ -306,14 +331,14 @@ class NarrowedRunner:
             return None
         return index(clauses)
 
-    def _is_worth_it(self, pipeline: Pipeline, prepared: _Prepared, question: Question, file: int) -> bool:
+    def _is_worth_it(self, pipeline: Pipeline, prepared: Prepared, question: Question, file: int) -> bool:
         """Returns whether giving programs only the wanted lines is likely to be faster than the usual way."""
         size = self._engine.facts.bytes
         if size <= MOST_BYTES:
             return True
         found = self._candidates(question.clauses)
         read = size if found is None else _sum(found)
-        given = self._share(pipeline.text, question, file) * size
+        given = min(self._share(pipeline.text, question, file) * size, read)
         slow = work_of(pipeline.stages) == "cpu"
         speed = _SLOW_PROGRAM if slow else _FAST_PROGRAM
         cores = SCHEDULER.cores if slow else 1
@@ -333,29 +358,6 @@ class NarrowedRunner:
                     read += min(_SAMPLE, size - start)
             self._shares[text] = known = min(1.0, wanted / max(read, 1))
         return known
-
-
-def _prepare(narrowing: Narrowing, pipeline: Pipeline) -> _Prepared:
-    sink, filters = narrowing.sink, narrowing.filters
-    clauses = tuple(each.literals for each in filters if not each.invert)
-    # Clauses may speak of more stages than the filters do; lines may be left out for their sake only where it does
-    # not show in numbers that a later stage prints.
-    more = () if narrowing.replay is None else tuple(c for c in narrowing.clauses if c not in clauses)
-    question: Question | None = None
-    fed: tuple[Argv, ...] = ()
-    replays = False
-    match sink:
-        case Rest(first) if filters:
-            question, fed = Question(filters, more, (*clauses, *more)), pipeline.argv[first:]
-        case Rest():
-            if narrowing.replay is not None and narrowing.clauses:
-                question = Question((), narrowing.clauses, narrowing.clauses)
-                fed, replays = narrowing.replay, True
-        case _:
-            question = Question(filters, (), clauses)
-    if question is not None and not question.fits:
-        question = None
-    return _Prepared(narrowing, question, fed, replays)
 
 
 def _sum(spans: Spans) -> int:

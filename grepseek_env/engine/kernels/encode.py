@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["LITERAL_WORDS", "Needle", "Program", "Rule", "encode"]
+__all__ = ["LITERAL_WORDS", "USUAL", "Needle", "Program", "Rule", "drivers", "encode"]
 
 # Words of a literal's record.
 TEXT, LENGTH, PLACE1, PLACE2, BYTE1, BYTE2, MASK1, MASK2, FOLD, SPECIALS = range(10)
@@ -70,13 +70,10 @@ class Program:
 
     Attributes:
         address: of the record.
-        drivers: how many literals the scan looks for.
-        checks: more than the first occurrence of a literal is looked at, so lines cannot just be counted.
         keep: what must live as long as the address is used.
     """
 
     address: int
-    drivers: int
     keep: tuple[NDArray[np.uint8] | NDArray[np.uint64], ...]
 
 
@@ -91,10 +88,11 @@ def _usual_frequencies() -> tuple[int, ...]:
     return tuple(table)
 
 
-_FREQUENCIES = _usual_frequencies()
+USUAL = _usual_frequencies()
+"""How common each byte is in English text and JSON, from 20 to 250."""
 
 
-def encode(rules: Sequence[Rule], frequencies: Sequence[int] = _FREQUENCIES) -> Program:
+def encode(rules: Sequence[Rule], frequencies: Sequence[int] = USUAL) -> Program:
     """Returns filters, of which a line must pass all, as one record.
 
     Args:
@@ -108,8 +106,7 @@ def encode(rules: Sequence[Rule], frequencies: Sequence[int] = _FREQUENCIES) -> 
     if driver < len(rules):
         ordered.insert(0, ordered.pop(driver))  # its literals are then the first ones
         driver = 0
-        special = {each for needle in ordered[0].needles for each in needle.specials}
-        extra = tuple(Needle(each) for each in sorted(special))
+        extra = tuple(map(Needle, _specials(ordered[0])))
     own = ordered[0].needles
     needles = [*own, *extra, *(needle for rule in ordered[1:] for needle in rule.needles)]
     text = np.frombuffer(b"".join(needle.text for needle in needles) + b"\0" * 8, np.uint8)
@@ -129,8 +126,16 @@ def encode(rules: Sequence[Rule], frequencies: Sequence[int] = _FREQUENCIES) -> 
         at = literals + LITERAL_WORDS * number
         record[at : at + LITERAL_WORDS] = _literal(needle, place, frequencies)
         place += len(needle.text)
-    drivers = len(own) + len(extra) if choices else 0
-    return Program(base, drivers, (record, text))
+    return Program(base, (record, text))
+
+
+def drivers(rule: Rule) -> int:
+    """Returns how many literals are looked for where a rule finds lines: its own, and letters that stand for others."""
+    return len(rule.needles) + len(_specials(rule))
+
+
+def _specials(rule: Rule) -> tuple[bytes, ...]:
+    return tuple(sorted({each for needle in rule.needles for each in needle.specials}))
 
 
 def _literal(needle: Needle, place: int, frequencies: Sequence[int]) -> tuple[int, ...]:
