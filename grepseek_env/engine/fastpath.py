@@ -264,21 +264,20 @@ class _Parallel:
 
 def _pieces(file: int, size: int, spans: Spans, first: int, most: int) -> Iterator[Spans]:
     """Yields the spans in pieces of about `first` bytes, then of twice as many each time, up to `most`."""
-    gathered: list[tuple[int, int]] = []
-    room = first
-    for start, end in spans.tolist():
-        at = start
-        while at < end:
-            cut = end if end - at <= room + room // 2 else min(first_cut(file, size, at + room), end)
-            gathered.append((at, cut))
-            room -= cut - at
-            at = cut
-            if room <= 0:
-                yield np.array(gathered, np.int64)
-                gathered = []
-                room = first = min(first * 2, most)
-    if gathered:
-        yield np.array(gathered, np.int64)
+    ends = np.cumsum(spans[:, 1] - spans[:, 0])  # bytes of all spans up to each one's end
+    room, index = first, 0
+    at = int(spans[0, 0]) if len(spans) else 0
+    while index < len(spans):
+        full = int(ends[index]) - (int(spans[index, 1]) - at) + room
+        last = min(int(np.searchsorted(ends, full)), len(spans) - 1)
+        piece = spans[index : last + 1].copy()
+        piece[0, 0] = at
+        end, over = int(spans[last, 1]), int(ends[last]) - full
+        cut = min(first_cut(file, size, end - over), end) if over > room // 2 else end
+        piece[-1, 1] = cut
+        index, at = (last, cut) if cut < end else (last + 1, int(spans[min(last + 1, len(spans) - 1), 0]))
+        yield piece
+        room = min(room * 2, most)
 
 
 _POOLS: dict[int, ThreadPoolExecutor] = {}
