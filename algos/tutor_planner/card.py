@@ -75,6 +75,8 @@ def card_text(
     tries = Counter(str(len(step)) for record in records for step in record.attempts)
     if tries:
         parts += ["## Commands tried for a step", _counts(("tries",), tries, tries.total())]
+    if early := sum(record.early_answers for record in records):
+        parts.append(f"In {early} drafts the Planner wanted to answer before the chain was complete.")
     parts += _usage_parts(tally, prices or {})
     parts += [f"![{name.partition('.')[0].rpartition('/')[2]}]({name})" for name in plots]
     parts += ["## Made with", "```json\n" + json.dumps(manifest, indent=2, ensure_ascii=False) + "\n```"]

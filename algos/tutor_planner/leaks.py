@@ -199,7 +199,7 @@ def thought_findings(
             found.append(Finding(Rule.ANSWER_IN_REASONING if is_answer else Rule.BRIDGE_IN_REASONING, turn, named))
     unseen = dict.fromkeys(token for token in said.tokens if not known.knows(token))
     found += [Finding(Rule.UNSEEN_IN_REASONING, turn, token) for token in unseen]
-    if command is not None:
+    if command is not None and said.tokens:  # the plain format has no place for reasoning
         found += _contradictions(said, command, turn)
     return found
 

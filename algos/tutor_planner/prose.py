@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Mapping
 
-__all__ = ["Prose", "final", "needed", "opening", "search_sentence", "stalled"]
+__all__ = ["Prose", "checking", "final", "needed", "opening", "search_sentence", "stalled"]
 
 Prose = Literal["full", "brief"]
 
@@ -91,6 +91,10 @@ _LOOSE = (
     "I search for {s} in any case.",
     "Ignoring case, {s} should be found in the passage about it.",
 )
+_CHECKS = (
+    "The outputs may settle it already, but I want to be sure about {s} first.",
+    "Before I answer I look at {s} itself as well.",
+)
 _BY_MOVE = {
     Move.COUNT: (
         "I count the lines with {s} first.",
@@ -147,6 +151,13 @@ def search_sentence(
         return ""
     table = _BY_MOVE.get(move) or (_NARROWED if words else _LOOSE if loose else _SINGLE)
     return draw.choice(table).format(s=subject, w=words)
+
+
+def checking(subject: str, draw: random.Random, *, prose: Prose) -> str:
+    """Returns the beginning of a turn that looks once more, where the outputs already say everything."""
+    if prose == "brief":
+        return f"Check {subject}."
+    return draw.choice(_CHECKS).format(s=subject)
 
 
 def final(facts: list[tuple[str, str]], answer: str, draw: random.Random, *, prose: Prose) -> str:

@@ -335,7 +335,15 @@ class Record:
 
 def chain_metadata(chain: tuple[Link, ...]) -> list[dict[str, Any]]:
     """Returns a chain as a trajectory's metadata hold it."""
-    return [{"question": link.step, **asdict(link.forms)} for link in chain]
+    return [
+        {
+            "question": link.step,
+            "answer": link.forms.answer,
+            "aliases": list(link.forms.aliases),
+            "alternates": list(link.forms.alternates),
+        }
+        for link in chain
+    ]
 
 
 def chain_from_metadata(metadata: Mapping[str, Any]) -> tuple[Forms, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import threading
 from collections import Counter
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Prices", "Tally", "generate", "question_key", "read_journal", "settings_of"]
 
+_LOG = logging.getLogger(__name__)
 JOURNAL = "journal.jsonl"
 _PATIENCE = 5  # failures in a row, besides one for each thread, after which a run gives up
 
@@ -243,8 +245,9 @@ def _work(
                     record = future.result()
                 except ConfigError:
                     raise
-                except GrepSeekError:
+                except GrepSeekError as e:
                     failures += 1
+                    _LOG.warning("question %s is left for the next run: %s: %s", question.id, type(e).__name__, e)
                     if failures >= _PATIENCE + parallel:
                         raise
                     continue

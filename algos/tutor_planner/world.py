@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from algos.tutor_planner.forms import Folded, Forms
-from algos.tutor_planner.prose import Prose, final, needed, opening, search_sentence, stalled
+from algos.tutor_planner.prose import Prose, checking, final, needed, opening, search_sentence, stalled
 from algos.tutor_planner.protocols import NoModel, Opinion, Roles
 from algos.tutor_planner.reading import Hop, Meaning, meanings, passages, read, relation_named, winner
 from algos.tutor_planner.records import Advice, Draft, Drop, Dropped, Move, Plan, Proposal, Verdict
@@ -197,7 +197,9 @@ class WorldTutor(NoModel):
         subject, words = self._made[request.command]
         loose = request.command.startswith("rg -i ")
         sentence = search_sentence(request.move, subject, words, draw, prose=self._style.prose, loose=loose)
-        return f"{request.draft.thought} {sentence}".strip()
+        early = request.draft.answer is not None
+        thought = checking(subject, draw, prose=self._style.prose) if early else request.draft.thought
+        return f"{thought} {sentence}".strip()
 
     def review(self, case: Case, trajectory: Trajectory) -> Opinion:
         """Passes everything: the coded checks have run, and templates do not contradict themselves."""

@@ -207,7 +207,7 @@ def test_aliases_of_a_bridge_are_forbidden_in_earlier_commands() -> None:
     assert record.attempts[0] == ("leak", "confirmed")
     assert record.trajectory
     chain = record.trajectory.metadata["chain"]
-    assert (chain[0]["aliases"], chain[0]["alternates"]) == (("Zelmuk Hos",), ("Ada", "Ida"))
+    assert (chain[0]["aliases"], chain[0]["alternates"]) == (["Zelmuk Hos"], ["Ada", "Ida"])
 
 
 def test_a_planner_that_answers_early_is_led_on() -> None:

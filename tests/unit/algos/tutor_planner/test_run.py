@@ -148,7 +148,9 @@ def test_a_spoiled_journal_is_told_with_its_line(tmp_path: Path) -> None:
         make(tmp_path, count=2)
 
 
-def test_infrastructure_failures_leave_questions_for_the_next_run(tmp_path: Path, whole: dict[str, bytes]) -> None:
+def test_infrastructure_failures_leave_questions_for_the_next_run(
+    tmp_path: Path, whole: dict[str, bytes], caplog: pytest.LogCaptureFixture
+) -> None:
     with pytest.raises(EngineFault, match="disk"):
         make(tmp_path, failing(3, EngineFault("disk")))
     some = questions(3)
@@ -156,6 +158,7 @@ def test_infrastructure_failures_leave_questions_for_the_next_run(tmp_path: Path
     out = tmp_path / "llm"
     records = generate(some, llm_roles(Endpoints([model])), ground(), out, name="tiny")
     assert len(records) == 2  # one is left, and nothing says that it was dropped
+    assert f"question {some[0].id} is left for the next run: ModelError: all 1 endpoints" in caplog.text
     records = generate(some, llm_roles(Endpoints([model])), ground(), out, name="tiny")
     assert [record.question_id for record in records] == [question.id for question in some]
     assert exported(make(tmp_path), tmp_path) == whole

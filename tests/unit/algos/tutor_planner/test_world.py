@@ -13,8 +13,10 @@ from algos.tutor_planner.keyword import keyword_roles
 from algos.tutor_planner.patterns import command_shape
 from algos.tutor_planner.shapes import quoted
 from grepseek_env.commands import parse
+from grepseek_env.env import make_rules
 from grepseek_env.errors import ConfigError
 from grepseek_env.tasks import load_question_set
+from grepseek_env.trajectory import Trajectory
 from grepseek_env.types import Question
 from tests.support.tutoring import demonstrations, ground
 
@@ -36,6 +38,16 @@ def test_demonstrations_are_right_varied_and_repeat_byte_for_byte() -> None:
     assert any("[no output]" in turn.observation for t in kept for turn in t.turns)
     thoughts = [turn.text.partition("</think>")[0] for t in kept for turn in t.turns]
     assert len(set(thoughts)) > 0.9 * len(thoughts)
+
+
+def test_a_planner_that_has_read_everything_is_led_to_look_once_more() -> None:
+    early = [record for record in demonstrations(60) if record.early_answers]
+    assert early
+    for record in early:
+        assert record.trajectory
+        searching = [turn.text for turn in record.trajectory.turns[:-1]]
+        assert any("first. " in text or "as well. " in text for text in searching)
+        assert not any("answers the question" in text or "what was asked" in text for text in searching)
 
 
 def test_the_same_seed_gives_the_same_and_another_one_another() -> None:
@@ -65,6 +77,15 @@ def test_names_with_accents_and_aliases_are_searched_as_they_were_read() -> None
     kept = [record.trajectory for record in records if record.trajectory]
     assert len(kept) > 70
     assert all(check_trajectory(trajectory) == () for trajectory in kept)
+
+
+def test_the_plain_format_has_no_reasoning_to_judge() -> None:
+    base = replace(ground(), rules=make_rules(action_format="plain"))
+    for question in load_question_set("world:tiny")[:20]:
+        record = make_record(question, world_roles(), base, seed=0)
+        assert record.trajectory, record.detail
+        assert record.trajectory.turns[0].text == record.trajectory.turns[0].command
+        assert Trajectory.from_json(record.trajectory.to_json()) == record.trajectory
 
 
 def test_a_question_without_evidence_is_unsuitable() -> None:
