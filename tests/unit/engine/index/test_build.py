@@ -2,6 +2,9 @@ import errno
 import json
 import os
 import random
+import signal
+import subprocess
+import sys
 import threading
 import warnings
 from collections.abc import Iterator
@@ -16,7 +19,7 @@ from grepseek_env.corpus.store import CorpusStore
 from grepseek_env.engine.index import ALL, TokenIndex, build_index, index_info, verify_index
 from grepseek_env.engine.index import build as build_module
 from grepseek_env.engine.index import runs as runs_module
-from grepseek_env.engine.index.layout import index_path
+from grepseek_env.engine.index.layout import index_path, read_header
 from grepseek_env.engine.index.runs import Run, RunMaker, RunTable
 from grepseek_env.engine.literals.records import Literal
 from grepseek_env.errors import ConfigError, CorpusChanged, CorpusError
@@ -24,6 +27,28 @@ from tests.support.indexing import dictionary_of, inverted, make, missed, mixed,
 from tests.support.odd_corpora import REFUSED, odd, ordinary
 
 CONTENT = ordinary(600)
+
+_SLOW_BUILD = """
+import os, signal, sys, time
+from grepseek_env.corpus.store import CorpusStore
+from grepseek_env.engine.index import build, lists, runs
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may ignore it
+where, path = sys.argv[1:]
+build.check_run_bytes = lambda *_: 4000
+runs.UNIT = 4000
+
+def slow(module, name):
+    real = getattr(module, name)
+    def call(*given):
+        time.sleep(0.02)
+        os.write(1, b"at it\\n")
+        return real(*given)
+    setattr(module, name, call)
+
+slow(*((runs.RunMaker, "make") if where == "runs" else (lists, "encode")))
+build.build_index(CorpusStore.open(path), block_bytes=64, workers=2)
+"""
 
 
 @pytest.fixture
@@ -196,6 +221,43 @@ def test_a_disk_that_is_full_at_the_end_leaves_no_half_index(
     assert names(store) == ["runs.partial"]
 
 
+@pytest.mark.parametrize(
+    ("how", "where"),
+    [
+        (signal.SIGKILL, "runs"),
+        (signal.SIGINT, "lists"),
+        pytest.param(signal.SIGKILL, "lists", marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, "runs", marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, "runs", marks=pytest.mark.slow),
+    ],
+)
+def test_a_killed_builder_leaves_its_runs_and_no_lock(
+    store: CorpusStore, monkeypatch: pytest.MonkeyPatch, how: signal.Signals, where: str
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", _SLOW_BUILD, where, str(store.path)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as builder:
+        assert builder.stdout is not None
+        for _ in range(6):
+            assert builder.stdout.readline() == b"at it\n"
+        builder.send_signal(how)
+        builder.stdout.read()
+    left = {name for name in names(store) if not name.startswith(".tokens.")}
+    assert left == {"runs.partial"}
+    assert how != signal.SIGINT or names(store) == ["runs.partial"]
+    runs = len(list((index_path(store).parent / "runs.partial").glob("run.*")))
+    assert runs >= 3
+    small_runs(monkeypatch, 4000, most_block=runs_module.MOST_BLOCK)
+    made = stop_after(monkeypatch, 1000)
+    info = build_index(store, block_bytes=64)
+    assert len(made) == (0 if where == "lists" else -(-len(CONTENT) // 4000) - runs)
+    assert names(store) == ["tokens"]
+    assert info == build_index(store, block_bytes=64)
+    held, wanted = dictionary_of(TokenIndex(info.path, read_header(info.path, store))), inverted(CONTENT, 64, 4000)
+    assert all(blocks is None or blocks == wanted[token] for token, blocks in held.items())
+    assert held.keys() == wanted.keys()
+
+
 def test_too_little_room_is_told_before(store: CorpusStore, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = type("Usage", (), {"free": 1 << 20})
     monkeypatch.setattr(build_module.shutil, "disk_usage", lambda _: usage)
@@ -237,7 +299,7 @@ def test_options_that_cannot_work(store: CorpusStore, options: dict[str, int], m
 
 
 def test_without_numba_it_says_what_is_missing(store: CorpusStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "grepseek_env.engine.index.lists", None)
+    monkeypatch.setitem(sys.modules, "grepseek_env.engine.index.lists", None)
     monkeypatch.delattr("grepseek_env.engine.index.lists")
     with pytest.raises(ConfigError, match="needs numba"):
         build_index(store)

@@ -1,3 +1,4 @@
+import os
 import random
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,6 +11,7 @@ from grepseek_env.engine.literals.records import Literal
 from tests.support.indexing import draw_clauses, line_ranges, make, missed, mixed, small_runs
 from tests.support.odd_corpora import REFUSED, odd
 
+ROUNDS = 300 if os.environ.get("HYPOTHESIS_PROFILE") == "fuzz" else 6
 K, LONG_S, DOTLESS = "\u212a".encode(), "\u017f".encode(), "\u0131".encode()
 FILLER = [b"line %d of plain filler text that says little" % number for number in range(40)]
 
@@ -32,7 +34,7 @@ def found(index: TokenIndex, *clauses: bytes | Literal | tuple[Literal, ...]) ->
 def test_property_no_line_that_matches_is_left_out(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(seed)
     narrowed = 0
-    for number in range(6):
+    for number in range(ROUNDS):
         data = mixed(rng, rng.choice((1, 30, 200, 400)))
         small_runs(monkeypatch, rng.choice((40, 200, 5000, 1 << 20)), rng.choice((60, 200, 1 << 20)))
         _, index = make(tmp_path / str(number), data, block=rng.choice((16, 17, 64, 300)))
