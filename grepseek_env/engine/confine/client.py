@@ -106,10 +106,10 @@ class Launched:
 
     def kill(self) -> None:
         """Kills it, with all it may have started."""
-        if self.end >= 0:  # its number may be another's by now if the launcher died, its descriptor never is
+        if self.end >= 0:  # its number may be another's if the launcher died, its descriptor never is
             with contextlib.suppress(OSError):
                 signal.pidfd_send_signal(self.end, signal.SIGKILL)  # type: ignore[attr-defined, unused-ignore]
-        if self.end < 0 or not self._launcher.report["seccomp"][0]:  # with the filter it cannot have started any
+        if not self._launcher.lost:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
 
