@@ -391,29 +391,41 @@ def read_list(at: int, end: int, blocks: int, out: int) -> int:
     bit = _U0
     most = (end - at) << U64(3)
     number = _U0
+    have = _U0  # bits of `word` that are sure to be those of the list
+    word = _U0
     for i in range(count):
-        word = load64(at + (bit >> U64(3))) >> (bit & _U7)
-        rest = word >> k
-        zeros = ctz(rest)
-        if k + zeros > U64(55):  # not all of it is in these 57 bits
+        zeros = ctz(word >> k)
+        if k + zeros >= have:
+            if bit >= most:
+                return _DAMAGED
+            word = load64(at + (bit >> U64(3))) >> (bit & _U7)
+            have = U64(56)
+            zeros = ctz(word >> k)
+        if k + zeros < have:
+            number += (zeros << k) | (word & low)
+            used = k + zeros + _U1
+            word >>= used
+            have -= used
+        else:  # a long row of zeros
             zeros = _U0
             place = bit + k
             while True:
                 if place >= most:
                     return _DAMAGED
-                rest = load64(at + (place >> U64(3))) >> (place & _U7)
-                more = ctz(rest)
+                more = ctz(load64(at + (place >> U64(3))) >> (place & _U7))
                 if more <= U64(56):
                     zeros += more
                     break
                 zeros += U64(56)
                 place += U64(56)
-        number += (zeros << k) | (word & low)
-        bit += k + zeros + _U1
-        if number >= blocks or bit > most:
-            return _DAMAGED
+            number += (zeros << k) | (word & low)
+            used = k + zeros + _U1
+            have = _U0
+        bit += used
         store32(out + i * _U4, number)
         number += _U1
+    if number > blocks or bit > most:
+        return _DAMAGED
     return count
 
 
