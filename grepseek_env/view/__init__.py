@@ -39,8 +39,9 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError(f"--limit is {args.limit}; it must be at least 1")
     first: Path = args.runs[0]
     out: Path = args.out or (first if first.is_dir() else first.parent) / "view.html"
+    title = args.title or ", ".join(path.resolve().name for path in args.runs)
     page = write_page(
-        find_runs(args.runs), out, title=args.title, limit=args.limit, progress=not args.quiet and sys.stderr.isatty()
+        find_runs(args.runs), out, title=title, limit=args.limit, progress=not args.quiet and sys.stderr.isatty()
     )
     print(f"{page.trajectories:,} trajectories of {page.questions:,} questions, {page.bytes / 1e6:.1f} MB")
     if page.unfinished:

@@ -182,6 +182,7 @@ def test_the_console_command(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     told = capsys.readouterr().out
     assert "3 trajectories of 3 questions" in told
     assert str(out / "view.html") in told
+    assert "<title>run</title>" in (out / "view.html").read_text()
     blocks = Elements((out / "view.html").read_text()).blocks()
     first = next(iter(read_trajectories(out / "trajectories.jsonl")))
     assert blocks["chunk-0"][0]["turns"][0]["command"] == first.turns[0].command
