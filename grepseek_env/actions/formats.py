@@ -74,10 +74,9 @@ class ActionFormat:
 
 # The format's tags in any case and spacing, and the <|...|> tokens of chat templates: a tokenizer that is not told
 # otherwise turns those into real control tokens. Every branch starts at a literal "<", so the search is linear.
-_TAG_START = re.compile(
-    rf"<(?=\s*(?:/\s*)?(?:{'|'.join(HERMES_TAGS)})\b|[|｜][^\s|｜<>]{{1,64}}[|｜]>)",  # noqa: RUF001 - DeepSeek's bars
-    re.IGNORECASE,
-)
+_CONTROL = r"[|｜][^\s|｜<>]{1,64}[|｜]>"  # noqa: RUF001 - DeepSeek's bars
+_CONTROL_START = re.compile(f"<(?={_CONTROL})")
+_TAG_START = re.compile(rf"<(?=\s*(?:/\s*)?(?:{'|'.join(HERMES_TAGS)})\b|{_CONTROL})", re.IGNORECASE)
 _ANY_TAG = re.compile(f"</?(?:{'|'.join(HERMES_TAGS)})>")
 
 
@@ -115,8 +114,9 @@ def _plain_action(thought: str, command: str | None = None, answer: str | None =
     return turn
 
 
-def _unchanged(text: str) -> str:
-    return text
+def _plain_inert(text: str) -> str:
+    # The format has no tags of its own, but chat templates have, and a tokenizer may take them for its own.
+    return _CONTROL_START.sub("&lt;", text)
 
 
 def _no_thought(text: str) -> str:  # noqa: ARG001 - the table's signature
@@ -193,9 +193,9 @@ ACTION_FORMATS: Mapping[str, ActionFormat] = MappingProxyType(
                 parse=parse_plain,
                 thought=_no_thought,
                 render_question=_query,
-                render_observation=_unchanged,
+                render_observation=_plain_inert,
                 render_action=_plain_action,
-                inert=_unchanged,
+                inert=_plain_inert,
                 format_valid=plain_valid,
             ),
         )
