@@ -43,8 +43,10 @@ def _unescaped(match: re.Match[str]) -> str:
 
 def fold(text: str) -> str:
     """Returns the text in lower case without accents, JSON escapes, apostrophes and digit separators."""
-    text = unicodedata.normalize("NFKD", _ESCAPE.sub(_unescaped, text).translate(_PLAIN))
-    text = "".join(letter for letter in text if not unicodedata.combining(letter))
+    text = _ESCAPE.sub(_unescaped, text) if "\\" in text else text
+    if not text.isascii():
+        text = unicodedata.normalize("NFKD", text.translate(_PLAIN))
+        text = "".join(letter for letter in text if not unicodedata.combining(letter))
     return _SEPARATED.sub("", text.translate(_APOSTROPHES)).casefold()
 
 

@@ -14,9 +14,9 @@ Generic answers (yes, no, both, number words, numbers below 100) give nothing aw
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import TYPE_CHECKING
 
@@ -107,7 +107,14 @@ _NOTE = re.compile(r"\[[a-z][^\[\]]*\]")
 _CLAIMED = re.compile(r"\banswer (?:is|must be)[:]?\s+(.{1,80}?)\s*(?:[.;,!?]|$)", re.IGNORECASE)
 
 
-@dataclass
+@lru_cache(maxsize=1 << 12)
+def _read(text: str) -> tuple[Folded, frozenset[str]]:
+    """Returns an output and the beginnings of its words; the same output is met in many checks."""
+    folded = Folded(text)
+    words = set(folded.tokens)
+    return folded, frozenset(word[:end] for word in words for end in (*range(_STEM, len(word)), len(word)))
+
+
 class Known:
     """The question and the outputs seen so far.
 
@@ -115,24 +122,22 @@ class Known:
         texts: what has been read, in order.
     """
 
-    texts: list[Folded] = field(default_factory=list)
-    _tokens: set[str] = field(default_factory=set, repr=False)
-    _stems: set[str] = field(default_factory=set, repr=False)
+    def __init__(self) -> None:
+        self.texts: list[Folded] = []
+        self._stems: list[frozenset[str]] = []
 
     def add(self, text: str) -> None:
         """Takes the question or an output in."""
-        folded = Folded(text)
+        folded, stems = _read(text)
         self.texts.append(folded)
-        for token in set(folded.tokens) - self._tokens:
-            self._tokens.add(token)
-            self._stems.update(token[:end] for end in range(_STEM, len(token) + 1))
+        self._stems.append(stems)
 
     def knows(self, token: str) -> bool:
         """Tells whether a folded word is common, a small number, or has been read, perhaps with another ending."""
-        if len(token) == 1 or (token.isdigit() and len(token) == 2) or token in self._stems:
+        if len(token) == 1 or (token.isdigit() and len(token) == 2):
             return True
-        bases = [token, *(token.removesuffix(end) for end in _ENDINGS if token.endswith(end))]
-        return any(base in self._tokens or base in common_words() for base in bases)
+        bases = (token, *(token.removesuffix(end) for end in _ENDINGS if token.endswith(end)))
+        return any(base in common_words() or any(base in stems for stems in self._stems) for base in bases)
 
     def has_like(self, pattern: str) -> bool:
         """Tells whether a name with single letters left open, such as ``Pr.ng.n M.lls``, was read in full."""
@@ -246,7 +251,7 @@ def check_trajectory(trajectory: Trajectory, chain: Sequence[Forms] | None = Non
                 # A refusal repeats the command: it teaches nothing about the corpus.
                 if turn.refused is None:
                     known.add(turn.observation)
-                    outputs.append(Folded(_output(turn.observation)))
+                    outputs.append(_read(_output(turn.observation))[0])
                 found += _failures(turn, number)
             case "final_answer":
                 found += thought_findings(thought, known, guarded, turn=number)
