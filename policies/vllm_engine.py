@@ -79,8 +79,10 @@ class VLLMModel(ChatModel):
             "max_model_len": context_tokens,
             "gpu_memory_utilization": gpu_memory,
             "tensor_parallel_size": tensor_parallel,
-            "enforce_eager": _eager(path) if eager is None else eager,
+            "enforce_eager": not _on_gpu(path) if eager is None else eager,
             "enable_prefix_caching": True,
+            # On a CPU vLLM (0.29) ends with an error when a prompt with a seed is read in several steps.
+            "enable_chunked_prefill": None if _on_gpu(path) else False,
             "enable_lora": adapter is not None,
             **(engine_options or {}),
         }
@@ -269,9 +271,9 @@ def _lora(adapter: str | None) -> Any:
     return LoRARequest("adapter", 1, adapter)
 
 
-def _eager(path: str) -> bool:
+def _on_gpu(path: str) -> bool:
     try:
         import torch  # noqa: PLC0415
     except ImportError as e:
         raise ConfigError(f"vllm:{path} needs vLLM: pip install 'grepseek-env[vllm]'") from e
-    return not torch.cuda.is_available()
+    return bool(torch.cuda.is_available())
