@@ -37,9 +37,52 @@ JUNK = "ab ab ab AB\\\\()|*+?[]{}^$.-,1:<>&~k\u212aé"
 META = {"rust": "\\.+*?()|[]{}^$#&-~", "basic": "\\.*[]^$", "extended": "\\.+*?()|[]{}^$", "fixed": ""}
 CLASSES = ("Kk", "sS", "ab", "Ee", "a", "xyz", "é", "ké", "abcdef", "0-9", "a-c", "^x", "]a", "^]x", "-a", "a-", "-")
 NAMED_CLASSES = (
-    *("[[:digit:]]", "[[:upper:]a]", "[^[:space:]]", "[[.a.]b]", "[[=a=]]", "[[:alpha:]-]"),
-    *("\\w", "\\s", "\\d", "\\W", "\\pL", "\\p{Greek}", "[a&&[^b]]", "[[a]b]", "[\\]a]", "[\\w-]"),
+    *(("[[:digit:]]", "7"), ("[[:upper:]a]", "Ua"), ("[^[:space:]]", "xé"), ("[[.a.]b]", "ab"), ("[[=a=]]", "a")),
+    *(("[[:alpha:]-]", "a-"), ("\\w", "a_é"), ("\\s", " "), ("\\d", "7d"), ("\\W", " ."), ("\\pL", "aé")),
+    *(("\\p{Greek}", "\u03b1"), ("[a&&[^b]]", "a"), ("[[a]b]", "ab"), ("[\\]a]", "a\\]"), ("[\\w-]", "-a\\w")),
 )
+# Patterns in which a sign does not mean what it means elsewhere, with texts that tell.
+HARD: dict[Syntax, tuple[tuple[str, str], ...]] = {
+    "rust": (
+        ("[-]a|b]c", "-a b]c ac"),
+        ("[]a]b|]c", "]b ]c c"),
+        ("a(?i)bc|d", "abC ABC D"),
+        ("(?i:a)b(?-i:C)", "AbC abc ABC"),
+        ("(?P<n>a)(?P<n>b)", "ab"),
+        ("(?P<n>ab)", "ab a"),
+        (r"a\b{start}b|\<cd\>", "ab cd xcd"),
+        ("a{,2}b", "b ab aab"),
+        ("a**b", "b aab"),
+    ),
+    "basic": (
+        ("a$b", "a$b ab"),
+        ("a^b", "a^b ab"),
+        (r"x\(^a\)", "xa x^a"),
+        (r"x\(a$\)y", "xay xa$y"),
+        ("*a", "*a a"),
+        (r"\(*a\)b", "*ab ab"),
+        ("^*a", "*a a"),
+        (r"a\|*b", "*b b a"),
+        (r"\+a", "+a a"),
+        ("a{2}", "a{2} aa"),
+        (r"[\]a]", "\\a] a]"),
+        (r"a\{1,\}b", "ab aab b"),
+        (r"a**b", "b aab"),
+    ),
+    "extended": (
+        ("a{,2}b", "b ab aab"),
+        ("a{x", "a{x ax"),
+        ('{"a"', '{"a" "a"'),
+        ("a|*b", "a b *b"),
+        ("(*a)b", "ab *ab"),
+        ("a+*b", "b aab"),
+        ("()a", "a"),
+        ("a{1", "a{1 a"),
+        ("x^a|b$c", "xa bc x^a b$c"),
+        ("a**b", "b aab"),
+    ),
+    "fixed": (("", "a"), ("a\nb", "a b c")),
+}
 Node = tuple["Callable[[random.Random, Syntax], str]", "Callable[[random.Random], str]"]
 """How a piece of a pattern is written, and a text that it matches."""
 
@@ -84,17 +127,19 @@ def _any(_: random.Random) -> Node:
 
 
 def _small_class(rng: random.Random) -> Node:
-    members = rng.choice(
-        ("Kk", "sS", "ab", "Ee", "a", "xyz", "é", "ké", "abcdef", "0-9", "a-c", "^x", "]a", "^]x", "-a", "a-")
-    )
+    members = rng.choice(CLASSES)
     return (lambda _, __: f"[{members}]"), (lambda rng: rng.choice(members))
 
 
 def _named_class(rng: random.Random) -> Node:
-    name = rng.choice(
-        ("[[:digit:]]", "[[:upper:]a]", "[^[:space:]]", "\\w", "\\s", "\\d", "\\W", "\\pL", "[a&&[^b]]", "[[a]b]")
-    )
-    return (lambda _, __: name), (lambda rng: rng.choice("7Ua dL b"))
+    name, members = rng.choice(NAMED_CLASSES)
+    return (lambda _, __: name), (lambda rng: rng.choice(members))
+
+
+def _anchor_within(rng: random.Random) -> Node:
+    """Writes an anchor that may stand for itself."""
+    sign = rng.choice("^$*")
+    return (lambda _, __: sign), (lambda rng: rng.choice((sign, sign, "")))
 
 
 def _position(rng: random.Random) -> Node:
@@ -155,7 +200,11 @@ def _repeated(rng: random.Random, depth: int) -> Node:
     return write, lambda r: "".join(inner[1](r) for _ in range(r.choice((0, 1, 1, 2, 3))))
 
 
-_LEAVES = (_text,) * 9 + (_hexed, _any, _small_class, _small_class, _named_class, _position, _flag, _again, _stray)
+_LEAVES = (
+    *[_text] * 8,
+    *(_hexed, _any, _small_class, _small_class, _named_class, _named_class, _position, _anchor_within),
+    *(_flag, _flag, _again, _stray),
+)
 _BRANCHES = (_row, _row, _either, _group, _repeated, _repeated)
 
 
@@ -171,6 +220,8 @@ def disguised(rng: random.Random, text: str) -> str:
     chance = rng.random()
     if chance < 0.2:
         text = text.swapcase() if rng.random() < 0.5 else text.upper()
+    elif chance < 0.3:
+        text = "".join(sign.swapcase() if rng.random() < 0.5 else sign for sign in text)
     elif chance < 0.5:
         text = "".join(SPECIALS.get(c, SPECIALS.get(c.lower(), c)) if rng.random() < 0.5 else c for c in text)
     elif chance < 0.6 and text:
@@ -182,9 +233,8 @@ def disguised(rng: random.Random, text: str) -> str:
 
 
 def _flags(rng: random.Random, program: str) -> list[str]:
-    some = ["-i", "-w", "-x", "-v", "-a", "-i"] + (
-        ["-S", "-s", "--no-unicode"] if program == "rg" else ["--no-ignore-case"]
-    )
+    some = ["-i", "-w", "-x", "-v", "-a", "-i"]
+    some += ["-S", "-s", "--no-unicode"] if program == "rg" else ["--no-ignore-case", "-y"]
     return rng.sample(some, rng.choice((0, 0, 1, 1, 2, 3)))
 
 
@@ -195,6 +245,11 @@ def draw_search(rng: random.Random, program: Literal["rg", "grep"], lines: int =
     flags += {"fixed": ["-F"], "extended": ["-E"]}.get(syntax, [])
     patterns, samples = [], []
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
+        if rng.random() < 0.08:
+            pattern, texts = rng.choice(HARD[syntax])
+            patterns.append(pattern)
+            samples += texts.split() * 3
+            continue
         if syntax != "fixed" and rng.random() < 0.25:
             pattern = "".join(rng.choice(JUNK) for _ in range(rng.randint(1, 9)))
             patterns.append(pattern)
