@@ -9,8 +9,9 @@ WORKERS ?= auto
 TORCH ?= torch==2.13.0
 TORCH_INDEX ?=
 SIZE ?= 256MB
+VLLM_PYTHON ?= $(BIN)/python
 
-.PHONY: help demo test test-fast test-slow fuzz lint types layers check format bench bench-engine wheel-demo golden clean
+.PHONY: help demo test test-fast test-slow test-vllm fuzz lint types layers check format bench bench-engine wheel-demo golden clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -46,6 +47,9 @@ test-fast: $(VENV)/.test ## the tests to run while working, under two minutes
 
 test-slow: $(VENV)/.test ## only the longer ones
 	$(BIN)/python -m pytest -n $(WORKERS) -m "slow and not openrlhf and not ray"
+
+test-vllm: ## a tiny model in a real vLLM; VLLM_PYTHON is the Python of an environment that has it and the test extra
+	PYTHONPATH=. $(VLLM_PYTHON) -m pytest -m vllm tests/smoke/test_vllm.py
 
 fuzz: $(VENV)/.test ## property tests with the long profile
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -n $(WORKERS) -m "not openrlhf and not ray" -k "property or fuzz"
