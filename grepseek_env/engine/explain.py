@@ -107,6 +107,7 @@ def explain_combiner(combiner: Combiner) -> str:
 def explain_narrowing(
     narrowing: Narrowing,
     fed: tuple[Argv, ...],
+    ending: Sink | None,
     *,
     where: str,
     corpus_bytes: int,
@@ -119,6 +120,7 @@ def explain_narrowing(
     Args:
         narrowing: what is proven about the command.
         fed: the programs that are given the lines; none where it is answered in process.
+        ending: what is done here in place of a last program; None: nothing.
         where: "memory" or "kernels".
         corpus_bytes: the corpus's.
         indexed: there is an index.
@@ -141,9 +143,10 @@ def explain_narrowing(
         case _:
             why = "its index rules too little out" if indexed else "it has no index (grepseek corpus build --index)"
             lines.append(f"found in:   the whole corpus, {corpus_bytes} bytes, scanned in process: {why}")
-    lines.append(
-        f"then:       {_pipeline(fed)}" if fed else f"answer:     {_answered(narrowing.sink)}, no program started"
-    )
+    answer = f"answer:     {_answered(narrowing.sink)}, no program started"
+    lines.append(f"then:       {_pipeline(fed)}" if fed else answer)
+    if ending is not None:
+        lines.append(f"of these:   {_answered(ending)}, without another program")
     return "\n".join([*lines, "without narrowing it would be", otherwise])
 
 
@@ -164,17 +167,17 @@ def _manner(each: ExactFilter) -> str:
 def _answered(sink: Sink) -> str:
     match sink:
         case Everything():
-            return "these lines"
+            return "the lines"
         case HeadLines(lines):
-            return f"the first {_count(lines, 'line')} of them"
+            return f"the first {_count(lines, 'line')}"
         case CountLines() | GrepCount():
-            return "their number"
+            return "the number of lines"
         case CountBytes():
-            return "their bytes, counted"
+            return "the number of bytes"
         case AnyLine():
             return "whether there is one"
         case Rest():
-            return "these lines"
+            return "the lines"
 
 
 def _count(number: int, what: str) -> str:

@@ -47,6 +47,7 @@ __all__ = [
     "Narrowing",
     "Rest",
     "Sink",
+    "ending",
     "narrow",
 ]
 
@@ -127,7 +128,7 @@ def _exact(stages: tuple[Stage, ...], searches: list[Search | str]) -> tuple[tup
         exact = None if isinstance(search, str) else search.exact
         end: Sink | None = None
         if exact is None:
-            end = _end(stage) if filters and number == last else None
+            end = ending(stage) if filters and number == last else None
         elif printed := [option for option in stage.options if option.effect is not Effect.KEEP]:
             end = _search_end(stage, printed) if number == last else None
             filters += [exact] if end is not None else []
@@ -156,8 +157,8 @@ def _search_end(stage: Stage, printed: list[Option]) -> Sink | None:
             return None
 
 
-def _end(stage: Stage) -> Sink | None:
-    """Returns what the last stage, no search, prints of the lines it reads; None if that is left to it."""
+def ending(stage: Stage) -> Sink | None:
+    """Returns what a last stage that is no search prints of the lines it reads; None if that is left to it."""
     if stage.operands or len(stage.options) > 1:
         return None
     option = stage.options[0] if stage.options else None

@@ -17,6 +17,7 @@ import numpy as np
 
 from grepseek_env.corpus.slicer import first_cut
 from grepseek_env.engine.batch import Asked, answer_together
+from grepseek_env.engine.endings import output_of
 from grepseek_env.engine.explain import explain_narrowing
 from grepseek_env.engine.fastpath import FileSearch, conclude, demand
 from grepseek_env.engine.interrupts import HeldSignals
@@ -189,6 +190,7 @@ class NarrowedRunner:
         return explain_narrowing(
             prepared.narrowing,
             prepared.fed,
+            prepared.ending,
             where=where,
             corpus_bytes=self._engine.facts.bytes,
             indexed=indexed,
@@ -224,7 +226,8 @@ class NarrowedRunner:
 
     def _finish(self, prepared: Prepared, search: Search, bounds: Bounds, clock: Clock) -> CommandResult | None:
         if prepared.fed:
-            return feed(prepared.fed, search, self._engine.sandbox, bounds, clock)
+            output = output_of(prepared.ending, bounds.max_output_bytes)
+            return feed(prepared.fed, search, self._engine.sandbox, bounds, clock, output)
         output = Output(bounds.max_output_bytes)
         sink = prepared.narrowing.sink
         need = demand(sink, bounded=output.bounded)
@@ -274,7 +277,7 @@ class NarrowedRunner:
         if prepared.question is None:
             return ""
         auto, small = self._mode == "auto", size <= MOST_BYTES
-        if auto and small and prepared.replays:
+        if auto and small and prepared.replays and prepared.ending is None:
             return ""  # the same programs have to be started, and they read so little in no time
         if auto and small and not are_loaded():
             return "memory"

@@ -30,7 +30,12 @@ class Output:
 
     Args:
         max_bytes: how much is kept; None keeps all.
+
+    Attributes:
+        exit_code: the command's, whatever the programs' are; None: the last program's is.
     """
+
+    exit_code: int | None = None
 
     def __init__(self, max_bytes: int | None) -> None:
         self._budget = math.inf if max_bytes is None else max_bytes
@@ -47,6 +52,11 @@ class Output:
         """Whether there was more than is kept."""
         return self._size > self._budget
 
+    @property
+    def full(self) -> bool:
+        """Whether nothing more is wanted."""
+        return self.cut
+
     def write(self, data: bytes | memoryview) -> None:
         """Keeps data.
 
@@ -56,6 +66,13 @@ class Output:
         self._size += self._data.write(data)
         if self.cut:
             raise Decided
+
+    def finish(self) -> None:
+        """Writes what is only known at the end.
+
+        Raises:
+            Decided: there is more than may be kept.
+        """
 
     def value(self) -> bytes:
         """Returns what is kept."""
@@ -138,7 +155,7 @@ class Once:
         """Ends the input and waits for the last program's end, calling `pump`."""
         self._close_sink()
         with contextlib.suppress(Decided):
-            while not self._ended and not self._output.cut:
+            while not self._ended and not self._output.full:
                 pump()
 
     def stop(self) -> None:

@@ -63,10 +63,18 @@ class Clock:
 
 
 def feed(
-    argvs: tuple[Argv, ...], search: Search, sandbox: Sandbox, bounds: Bounds, clock: Clock
+    argvs: tuple[Argv, ...], search: Search, sandbox: Sandbox, bounds: Bounds, clock: Clock, output: Output
 ) -> CommandResult | None:
-    """Runs programs on lines; None where what they wrote on stderr, or how they ended, may come from that."""
-    output = Output(bounds.max_output_bytes)
+    """Runs programs on lines; None where what they wrote on stderr, or how they ended, may come from that.
+
+    Args:
+        argvs: the programs.
+        search: finds the lines.
+        sandbox: how programs are started.
+        bounds: what ends them early.
+        clock: of these bounds.
+        output: keeps what they print, or what a last program that was not started would make of it.
+    """
     timed_out = False
     with sandbox.environment(argvs) as environment:
         once = clock.once = Once(clock.loop, output, argvs, sandbox.limits.stderr_bytes)
@@ -82,14 +90,18 @@ def feed(
                 once.stop()
             messages = b"".join(once.messages())
             done = not output.cut and not timed_out
+            if done and messages:
+                return None
             try:
                 code = once.exit_code() if done else None
             except EngineFault:  # killed, perhaps by its limits: it then has to suffer from them by itself
                 return None
         finally:
             once.close()
-    if done and messages:
-        return None
+    if done:
+        with contextlib.suppress(Decided):
+            output.finish()
+        code = None if output.cut else code if output.exit_code is None else output.exit_code
     return CommandResult(
         stdout=output.value(),
         stderr=messages,

@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from grepseek_env.engine.endings import is_ending
 from grepseek_env.engine.literals.records import Rest
+from grepseek_env.engine.narrow import ending
 from grepseek_env.engine.question import Question
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from grepseek_env.commands import Pipeline
-    from grepseek_env.engine.literals.records import Narrowing
+    from grepseek_env.engine.literals.records import Narrowing, Sink
     from grepseek_env.engine.plan import Argv
 
 __all__ = ["Prepared", "prepare"]
@@ -26,13 +28,15 @@ class Prepared:
         narrowing: what is proven about it.
         question: which lines are wanted; None where nothing is known, or too much for the kernels.
         fed: the programs that are given these lines; none where the command is answered in process.
-        replays: `fed` is the whole command.
+        replays: `fed` is the whole command, but for the last program if there is an `ending`.
+        ending: what the last program would do, which is then not one of `fed`; None where all are.
     """
 
     narrowing: Narrowing
     question: Question | None
     fed: tuple[Argv, ...]
     replays: bool
+    ending: Sink | None = None
 
 
 def prepare(narrowing: Narrowing, pipeline: Pipeline, frequencies: Callable[[], Sequence[int]]) -> Prepared:
@@ -62,4 +66,7 @@ def prepare(narrowing: Narrowing, pipeline: Pipeline, frequencies: Callable[[], 
             question = Question(filters, (), clauses, frequencies)
     if question is not None and not question.fits:
         question = None
+    last = ending(pipeline.stages[-1]) if len(fed) > 1 else None
+    if is_ending(last):
+        return Prepared(narrowing, question, fed[:-1], replays, last)
     return Prepared(narrowing, question, fed, replays)

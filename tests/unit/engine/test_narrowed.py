@@ -149,7 +149,10 @@ def test_a_small_corpus_is_searched_in_memory_and_starts_no_program(
     assert not elsewhere.commands
     assert "held in memory" in runner.explain(parse(ANSWERED))
     assert runner.run(parse(REPLAYED), timeout=DEADLINE).stdout == corpus.wanted(REPLAYED).stdout
-    assert elsewhere.commands == [REPLAYED]  # the same programs have to be started
+    assert not elsewhere.commands  # head need not be started
+    alone = "rg 'Einstein.*[0-9]' corpus.jsonl"
+    assert runner.run(parse(alone), timeout=DEADLINE).stdout == corpus.wanted(alone).stdout
+    assert elsewhere.commands == [alone]  # the same program has to be started
 
 
 @pytest.mark.parametrize(
@@ -309,8 +312,9 @@ def test_many_threads_may_use_one_runner(engine: Engine, corpus: Sliceable) -> N
 @pytest.mark.parametrize(
     ("command", "told"),
     [
-        (ANSWERED, "the first 3 lines of them, no program started"),
-        (FED, "then:       sort -r | head -n 3"),
+        (ANSWERED, "the first 3 lines, no program started"),
+        (FED, "then:       sort -r\nof these:   the first 3 lines, without another program"),
+        ("rg -F Einstein corpus.jsonl | sort -r", "then:       sort -r\n"),
         ("rg -F -i einstein corpus.jsonl | rg -v -w Ulm | wc -l", "'Ulm', as a word, left out"),
         ("rg -F -e a1 -e b2 -e c3 -e d4 -e e5 corpus.jsonl", "'d4' or 1 others"),
         ("wc -l corpus.jsonl", "not narrowed"),
