@@ -138,7 +138,7 @@ def inverted(data: bytes, block: int, unit: int = 1 << 40) -> dict[bytes, list[i
 
 def dictionary_of(index: TokenIndex) -> dict[bytes, list[int] | None]:
     """Returns what an index holds: for each token its blocks, None where they are more than half."""
-    from grepseek_env.engine.index import lists
+    from grepseek_env.engine.index import codes
 
     file = index.info.path.read_bytes()
     header = Header.from_bytes(file[:HEADER_BYTES])
@@ -153,10 +153,10 @@ def dictionary_of(index: TokenIndex) -> dict[bytes, list[int] | None]:
             begin, length = at + 4, int.from_bytes(part["lists"][at : at + 4], "little") - 4
         out = np.zeros(header.blocks + 16, np.uint32)
         count = int(
-            lists.decode(raw.ctypes.data + begin, raw.ctypes.data + begin + length, header.blocks, out.ctypes.data)
+            codes.decode(raw.ctypes.data + begin, raw.ctypes.data + begin + length, header.blocks, out.ctypes.data)
         )
-        assert count <= header.blocks or count == lists.ALWAYS
-        held[next(texts)] = None if count == lists.ALWAYS else out[:count].tolist()
+        assert count <= header.blocks or count == codes.ALWAYS
+        held[next(texts)] = None if count == codes.ALWAYS else out[:count].tolist()
         at = begin + length
     assert next(texts, None) is None
     return held

@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import sys
 import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any, TypeVar, final
 
 import numpy as np
@@ -27,7 +27,6 @@ from grepseek_env.engine.index.layout import (
     GROUP_SHIFT,
     HEADER_BYTES,
     PADDING,
-    PAGE_BYTES,
     ROWS,
     SECTIONS,
     Header,
@@ -35,6 +34,7 @@ from grepseek_env.engine.index.layout import (
     index_path,
     read_header,
 )
+from grepseek_env.engine.index.parts import Dictionary, page_sums, unite_part
 from grepseek_env.engine.index.runs import (
     PARTS,
     Plan,
@@ -44,9 +44,8 @@ from grepseek_env.engine.index.runs import (
     check_run_bytes,
     open_plan,
     plan_runs,
-    read_exactly,
 )
-from grepseek_env.errors import ConfigError, CorpusChanged, CorpusError
+from grepseek_env.errors import ConfigError, CorpusError
 from grepseek_env.paths import atomic_file, file_lock
 
 if TYPE_CHECKING:
@@ -65,7 +64,6 @@ R = TypeVar("R")
 _RUNS = "runs.partial"
 _SPARE_BYTES = 16 << 20
 _NEEDED = 0.45  # of the corpus: the runs and the index, both there for a moment
-_BUCKET = 16
 
 
 def build_index(
@@ -103,7 +101,7 @@ def build_index(
     run_bytes = check_run_bytes(memory, workers, block_bytes)
     load_kernels()
     sidecar, path = Sidecar(store.sidecar), index_path(store)
-    with explained(store.path, sidecar), file_lock(sidecar.lock):
+    with explained(store.path, sidecar), file_lock(sidecar.lock, on_wait=_say_waiting if progress else None):
         if not rebuild and (found := _whole(path, store)) is not None and found.block_bytes == block_bytes:
             return found.info(path)
         store.check_unchanged()
@@ -130,7 +128,7 @@ def load_kernels() -> None:
         ConfigError: numba cannot be imported here.
     """
     try:
-        from grepseek_env.engine.index import lists, query, tokens  # noqa: F401, PLC0415 - see above
+        from grepseek_env.engine.index import codes, lists, query, tokens  # noqa: F401, PLC0415 - see above
     except ImportError as error:
         raise ConfigError(
             f"an index needs numba, which cannot be imported here ({error}): pip install 'numba>=0.61', or search "
@@ -138,12 +136,16 @@ def load_kernels() -> None:
         ) from error
 
 
+def _say_waiting() -> None:
+    print("another process is preparing this corpus; waiting for it", file=sys.stderr)
+
+
 def _whole(path: Path, store: CorpusStore) -> Header | None:
     """Returns the header of the index at `path` if nothing in it is damaged."""
     try:
         header = read_header(path, store)
         with path.open("rb") as file:
-            sums = _page_sums(file, header.sums[0])
+            sums = page_sums(file.fileno(), header.sums[0], path)
             file.seek(header.sums[0])
             written = file.read()
     except (FileNotFoundError, CorpusError):
@@ -160,46 +162,6 @@ def _check_room(folder: Path, size: int) -> None:
             f"an index needs about {needed:,} bytes in {folder} while it is made, {free:,} are free. Free some space, "
             "or prepare the corpus in a folder on another disk (into=..., --into FOLDER)"
         )
-
-
-@dataclass(slots=True)
-class _Part:
-    """One part of the dictionary: arrays as `lists.encode` made them."""
-
-    lists: NDArray[np.uint8]
-    texts: NDArray[np.uint8]
-    sizes: NDArray[np.uint8]
-    rows: NDArray[np.uint64]
-    tokens: int
-    postings: int
-
-
-@dataclass(slots=True)
-class _Dictionary:
-    """What the parts add up to, but for the lists, which are written as they come."""
-
-    texts: list[NDArray[np.uint8]] = field(default_factory=list)
-    sizes: list[NDArray[np.uint8]] = field(default_factory=list)
-    first: list[NDArray[np.uint32]] = field(default_factory=list)
-    texts_at: list[NDArray[np.int64]] = field(default_factory=list)
-    lists_at: list[NDArray[np.int64]] = field(default_factory=list)
-    text_bytes: int = 0
-    list_bytes: int = 0
-    tokens: int = 0
-    postings: int = 0
-
-    def add(self, part: _Part) -> None:
-        """Appends a part."""
-        rows = part.rows.astype(np.int64)
-        self.texts.append(part.texts)
-        self.sizes.append(part.sizes)
-        self.first.append(part.rows[:, 0].astype(np.uint32))
-        self.texts_at.append(rows[:, 1] + self.text_bytes)
-        self.lists_at.append(rows[:, 2] + self.list_bytes)
-        self.text_bytes += len(part.texts)
-        self.list_bytes += len(part.lists)
-        self.tokens += part.tokens
-        self.postings += part.postings
 
 
 @final
@@ -233,7 +195,7 @@ class _Build:
             self._write_starts(file, starts)
             file.flush()
             at = file.tell()
-            sums = _page_sums(file, at)
+            sums = page_sums(file.fileno(), at, path)
             file.seek(at)
             file.write(sums.view(np.uint8).data)
             header = Header(
@@ -279,17 +241,15 @@ class _Build:
         while waiting:
             yield waiting.popleft().result()
 
-    def _write_lists(
-        self, file: IO[bytes], tables: list[RunTable], blocks: int, maps: NDArray[np.uint8]
-    ) -> _Dictionary:
-        dictionary = _Dictionary()
+    def _write_lists(self, file: IO[bytes], tables: list[RunTable], blocks: int, maps: NDArray[np.uint8]) -> Dictionary:
+        dictionary = Dictionary()
         at = file.tell()
         firsts = np.cumsum([0, *(table.blocks for table in tables)])
         filled = [(table, int(first)) for table, first in zip(tables, firsts, strict=False) if table.path is not None]
         total = sum(table.size for table, _ in filled)
         with meter(total, "writing index", enabled=self._progress) as advance:
             for number, part in enumerate(
-                self._in_order(lambda number: self._unite(number, filled, blocks, maps), range(PARTS))
+                self._in_order(lambda number: unite_part(number, filled, blocks, maps, self._lock), range(PARTS))
             ):
                 file.write(part.lists.data)
                 dictionary.add(part)
@@ -297,61 +257,16 @@ class _Build:
         self._sections["lists"] = (at, dictionary.list_bytes)
         return dictionary
 
-    def _unite(self, number: int, tables: list[tuple[RunTable, int]], blocks: int, maps: NDArray[np.uint8]) -> _Part:
-        """Reads one part of all runs, unites and codes it."""
-        from grepseek_env.engine.index import lists  # noqa: PLC0415 - numba is slow to import
-
-        ends = [int(table.parts[number + 1, 0]) if number + 1 < PARTS else table.size for table, _ in tables]
-        begins = [int(table.parts[number, 0]) for table, _ in tables]
-        data = np.empty(sum(ends) - sum(begins) + 64, np.uint8)
-        segments = np.zeros((len(tables), 5), np.uint64)
-        to = 0
-        for row, ((table, first), begin, end) in enumerate(zip(tables, begins, ends, strict=True)):
-            _read_part(table, begin, data[to : to + end - begin])
-            segments[row] = (_at(data) + to, *table.parts[number, 1:], first)
-            to += end - begin
-        most, postings = int(segments[:, 1].sum()), int(segments[:, 3].sum())
-        slots = 1 << max(4, (2 * most).bit_length())
-        table32 = np.empty(slots, np.uint32)
-        entries = np.empty((most, 5), np.uint64)
-        owners, numbers = np.empty(most, np.uint32), np.empty(postings, np.uint32)
-        tokens = int(
-            lists.unite(_at(segments), len(tables), _at(table32), slots, _at(entries), _at(owners), _at(numbers))
-        )
-        order = np.argsort(entries[:tokens, 0], kind="stable").astype(np.uint64)
-        buckets = -(-tokens // _BUCKET)
-        coded = np.empty(tokens * 32 + postings * 8 + 64, np.uint8)
-        sizes = np.empty(buckets * _BUCKET, np.uint8)
-        texts = np.empty(int(entries[:tokens, 2].sum()) + tokens, np.uint8)
-        rows = np.zeros((buckets + 1, 3), np.uint64)
-        own_maps = np.zeros_like(maps)
-        lists.encode(
-            _at(order),
-            tokens,
-            _at(entries),
-            _at(numbers),
-            blocks,
-            _at(coded),
-            _at(sizes),
-            _at(texts),
-            _at(rows),
-            _at(own_maps),
-            maps.shape[1],
-        )
-        with self._lock:
-            np.bitwise_or(maps, own_maps, out=maps)
-        return _Part(coded[: int(rows[-1, 2])].copy(), texts, sizes, rows[:-1], tokens, postings)
-
     def _write_extra(
         self,
         file: IO[bytes],
-        dictionary: _Dictionary,
+        dictionary: Dictionary,
         blocks: int,
         maps: NDArray[np.uint8],
         starts: NDArray[np.int64],
     ) -> tuple[tuple[int, int, int], ...]:
         """Writes the lists of `EXTRA` behind those of tokens and ends the section."""
-        from grepseek_env.engine.index import lists  # noqa: PLC0415 - numba is slow to import
+        from grepseek_env.engine.index import codes  # noqa: PLC0415 - numba is slow to import
 
         bits = np.unpackbits(maps, axis=1, count=blocks, bitorder="little").astype(bool)
         bits[2:6] |= bits[1]  # what was cut off a token may have held any of them
@@ -361,7 +276,7 @@ class _Build:
         for row in bits:
             numbers = np.flatnonzero(row).astype(np.uint32)
             coded = np.empty(len(numbers) * 8 + 64, np.uint8)
-            size = int(lists.code_bits(_at(numbers), len(numbers), blocks, _at(coded)))
+            size = int(codes.code_bits(_at(numbers), len(numbers), blocks, _at(coded)))
             file.write(coded[:size].data)
             made.append((at, size, len(numbers)))
             at += size
@@ -369,7 +284,7 @@ class _Build:
         _pad(file)
         return tuple(made)
 
-    def _write_dictionary(self, file: IO[bytes], dictionary: _Dictionary) -> None:
+    def _write_dictionary(self, file: IO[bytes], dictionary: Dictionary) -> None:
         from grepseek_env.engine.index import lists  # noqa: PLC0415 - numba is slow to import
 
         texts = np.concatenate([*dictionary.texts, np.frombuffer(b"\n", np.uint8)])
@@ -411,28 +326,3 @@ def _pad(file: IO[bytes]) -> None:
 
 def _at(array: NDArray[Any]) -> int:
     return int(array.ctypes.data)
-
-
-def _read_part(table: RunTable, begin: int, into: NDArray[np.uint8]) -> None:
-    if table.path is None or not len(into):
-        return
-    handle = os.open(table.path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        read_exactly(handle, into.data, table.at + begin, table.path)
-    except CorpusChanged as error:
-        raise CorpusError(f"{table.path} was damaged while the index was made: run it again") from error
-    finally:
-        os.close(handle)
-
-
-def _page_sums(file: IO[bytes], size: int) -> NDArray[np.uint64]:
-    """Reads what lies between the header and `size` and returns a sum a page."""
-    from grepseek_env.engine.index import lists  # noqa: PLC0415 - numba is slow to import
-
-    page = np.empty(PAGE_BYTES, np.uint8)
-    sums = []
-    for at in range(HEADER_BYTES, size, PAGE_BYTES):
-        count = min(PAGE_BYTES, size - at)
-        os.preadv(file.fileno(), [page[:count].data], at)
-        sums.append(int(lists.checksum(_at(page), count)))
-    return np.array(sums, np.uint64)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from grepseek_env.engine.index.layout import GROUP_SHIFT
-from grepseek_env.engine.index.lists import BUCKET, gram_row
+from grepseek_env.engine.index.codes import gram_row
+from grepseek_env.engine.index.layout import BUCKET, GROUP_SHIFT
 from grepseek_env.engine.index.room import IDS, MOST_IDS, ROW
-from grepseek_env.engine.index.tokens import (
+from grepseek_env.engine.index.texts import (
     CUT,
     DIGITS_KEPT,
     LONG_KEPT,

@@ -2,7 +2,7 @@
 
     index/tokens
         header        4 KiB: a magic line, JSON, SHA-256
-        lists         the blocks of each token, coded (see `lists`), token after token
+        lists         the blocks of each token, coded (see `codes`), token after token
         texts         each token's text after a newline, in order of hashes within 256 parts; a newline at the end
         grams         a row of bits for each of 2048 classes of three bytes: the groups of `texts` in which one begins
         sizes         bytes of each token's list, one byte each, 16 tokens a bucket
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from grepseek_env.corpus.store import CorpusStore
 
 __all__ = [
+    "BUCKET",
     "EXTRA",
     "GROUP_SHIFT",
     "HEADER_BYTES",
@@ -51,6 +52,7 @@ __all__ = [
 HEADER_BYTES = 4096
 PAGE_BYTES = 1 << 16
 PADDING = 128  # zeros after each section: kernels load 64 bytes at a time
+BUCKET = 16  # tokens of one row of the dictionary's table
 GROUP_SHIFT = 9  # `grams` speaks of groups of 512 bytes of `texts`
 ROWS = 2048
 SECTIONS = ("lists", "texts", "grams", "sizes", "first", "texts_at", "lists_at", "starts", "within")

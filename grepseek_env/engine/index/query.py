@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from grepseek_env.engine.index.codes import ALWAYS, DAMAGED, read_list
 from grepseek_env.engine.index.dictionary import piece_ids
-from grepseek_env.engine.index.lists import ALWAYS, BUCKET, DAMAGED, read_list
+from grepseek_env.engine.index.layout import BUCKET
 from grepseek_env.engine.index.room import (
     BYTES,
     CLAUSES,

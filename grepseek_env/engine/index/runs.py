@@ -158,7 +158,12 @@ def read_exactly(fd: int, view: memoryview, offset: int, what: Path) -> None:
         CorpusChanged: the file ends before that.
     """
     while view:
-        count = os.preadv(fd, [view[: 1 << 30]], offset)
+        if hasattr(os, "preadv"):
+            count = os.preadv(fd, [view[: 1 << 30]], offset)
+        else:  # not on macOS
+            data = os.pread(fd, min(len(view), 1 << 24), offset)
+            count = len(data)
+            view[:count] = data
         if not count:
             raise CorpusChanged(f"{what} became shorter while it was read (it ends at byte {offset}): try again")
         view, offset = view[count:], offset + count
@@ -198,7 +203,7 @@ class RunMaker:
             CorpusChanged: the corpus became shorter.
             OSError: the file cannot be written.
         """
-        from grepseek_env.engine.index import lists, tokens  # noqa: PLC0415 - numba is slow to import
+        from grepseek_env.engine.index import codes, tokens  # noqa: PLC0415 - numba is slow to import
 
         size, least = run.end - run.start, self._plan.block_bytes
         text = self._space("text", size + _TEXT_PADDING)
@@ -244,7 +249,7 @@ class RunMaker:
         body = out[:written]
         head = np.zeros(-(-len(starts) * 4 // 8) * 8, np.uint8)
         head[: len(starts) * 4] = starts.view(np.uint8)
-        sums = [int(lists.checksum(_at(each), len(each))) for each in (head, body)]
+        sums = [int(codes.checksum(_at(each), len(each))) for each in (head, body)]
         front = np.array([_MAGIC, run.start, run.end, blocks, len(head), written, *sums], np.uint64)
         path = self._path(run)
         temp = path.with_name(f".{path.name}.tmp")
@@ -280,7 +285,7 @@ def _write(fd: int, data: memoryview) -> None:
 
 
 def _parse(data: NDArray[np.uint8], path: Path, run: Run) -> RunTable | None:
-    from grepseek_env.engine.index import lists  # noqa: PLC0415 - numba is slow to import
+    from grepseek_env.engine.index import codes  # noqa: PLC0415 - numba is slow to import
 
     if len(data) < 64:
         return None
@@ -289,7 +294,7 @@ def _parse(data: NDArray[np.uint8], path: Path, run: Run) -> RunTable | None:
     if (magic, start, end) != (_MAGIC, run.start, run.end) or len(data) != 64 + head_bytes + written:
         return None
     head, body = np.ascontiguousarray(data[64 : 64 + head_bytes]), np.ascontiguousarray(data[64 + head_bytes :])
-    sums = [int(lists.checksum(_at(each), len(each))) for each in (head, body)]
+    sums = [int(codes.checksum(_at(each), len(each))) for each in (head, body)]
     if sums != [head_sum, body_sum] or written < PARTS * 32 or head_bytes < (blocks + 1) * 4:
         return None
     return _table(path, run, head[: (blocks + 1) * 4].view(np.uint32), front, np.array(body[: PARTS * 32]))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from grepseek_env.engine.index.layout import HEADER_BYTES, PAGE_BYTES
-from grepseek_env.engine.index.lists import BUCKET, DAMAGED, count_of, sum_bytes
+from grepseek_env.engine.index.codes import DAMAGED, count_of, sum_bytes
+from grepseek_env.engine.index.layout import BUCKET, HEADER_BYTES, PAGE_BYTES
 from grepseek_env.engine.kernels.compiler import U64, inline, kernel
 from grepseek_env.engine.kernels.simd import load8, load32, load64, store8, store64
 
