@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -78,14 +77,12 @@ def test_the_last_failure_is_told_after_all_tries() -> None:
 
 
 def test_a_wait_past_the_deadline_is_not_begun() -> None:
-    start = time.monotonic()
     with (
         serve(status(429, "busy", headers={"Retry-After": "3600"})) as server,
         pytest.raises(ModelError, match=r"past the deadline of 5 s; the last error was: HTTP 429: busy"),
     ):
         ask(server, deadline=5.0)
     assert len(server.requests) == 1
-    assert time.monotonic() - start < 3600
 
 
 @pytest.mark.parametrize(
