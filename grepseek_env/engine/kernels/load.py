@@ -35,11 +35,16 @@ _SOURCES = ("kernels", "index")  # packages whose files make up kernels
 _STAMP = "compiled"
 _LOCK = threading.Lock()
 _LOADED: list[Any] = []  # the scanning module, once it is whole
+_REFUSED: list[str] = []  # what numba said when it would not be imported
+
+
+def are_possible() -> bool:
+    """Returns whether numba can be imported, as far as is known; where it cannot (musl, say), programs do all."""
+    return not _REFUSED and _is_installed()
 
 
 @functools.cache
-def are_possible() -> bool:
-    """Returns whether numba can be imported; where it cannot (musl, say), programs do all the work."""
+def _is_installed() -> bool:
     return importlib.util.find_spec("numba") is not None
 
 
@@ -63,11 +68,15 @@ def load(announce: Callable[[], object] = lambda: None) -> Any:
     """
     if not _LOADED and are_possible():
         with _LOCK:
-            if not _LOADED:
+            if not _LOADED and not _REFUSED:
                 compiled = are_compiled()
                 if not compiled:
                     announce()
-                _LOADED.append(importlib.import_module(_SCANNING))
+                try:
+                    _LOADED.append(importlib.import_module(_SCANNING))
+                except ImportError as error:  # numba says so of a numpy that is too new for it
+                    _REFUSED.append(str(error))
+                    return None
                 if not compiled and (folder := code_folder()):
                     atomic_write(Path(folder) / _STAMP, "")
     return _LOADED[0] if _LOADED else None

@@ -179,6 +179,34 @@ def test_the_code_folder_tells_versions_and_sources_apart(monkeypatch: pytest.Mo
     assert load.code_folder.__wrapped__() != first
 
 
+def test_a_numba_that_will_not_be_imported_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(name: str) -> object:
+        raise ImportError(f"{name} needs an older numpy")
+
+    monkeypatch.setattr(load, "_LOADED", [])
+    monkeypatch.setattr(load, "_REFUSED", [])
+    monkeypatch.setattr(load.importlib, "import_module", refuse)
+    assert load.load() is None
+    assert not load.are_possible()
+    assert not load.are_compiled()
+    monkeypatch.setattr(load.importlib, "import_module", None)
+    assert load.load() is None
+
+
+def test_a_compilation_is_announced_and_noted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(load, "_LOADED", [])
+    monkeypatch.setattr(load, "code_folder", lambda: str(tmp_path))
+    monkeypatch.setattr(load.importlib, "import_module", lambda name: name)
+    assert not load.are_compiled()
+    assert load.load(lambda: told.append("now")) is not None
+    assert load.are_loaded()
+    load._LOADED.clear()
+    assert load.are_compiled()
+    load.load(lambda: told.append("again"))
+    assert told == ["now"]
+
+
 def test_without_a_writable_folder_there_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file"))
