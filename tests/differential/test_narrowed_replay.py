@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 CORPORA = {"ordinary": ordinary(120), **{name: data for name, data in odd().items() if name not in REFUSED}}
 COMMANDS = [case.command for case in catalogue()]
-SAMPLE = 7  # every so many commands in the fast run
+SAMPLE = 13  # every so many commands in the fast run
 FEW = 61
 
 
@@ -33,8 +33,8 @@ def run(narrowed: Narrowed, commands: list[str], seed: int) -> None:
 def test_a_sample_of_the_catalogue(tmp_path: Path) -> None:
     narrowed = Narrowed(tmp_path, CORPORA["ordinary"])
     run(narrowed, COMMANDS[::SAMPLE], 1)
-    assert narrowed.replayed > 20
-    assert narrowed.exact > 10
+    assert narrowed.replayed > 10
+    assert narrowed.exact > 5
 
 
 @pytest.mark.parametrize("name", sorted(set(CORPORA) - {"ordinary", "empty"}))
