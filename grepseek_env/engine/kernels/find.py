@@ -28,7 +28,7 @@ from grepseek_env.engine.kernels.encode import (
 )
 from grepseek_env.engine.kernels.simd import ctz, equal, load8, load64, pair64, pair64_fold
 
-__all__ = ["NOWHERE", "field", "find", "passes"]
+__all__ = ["NOWHERE", "accepts", "field", "find", "passes"]
 
 NOWHERE = 0xFFFF_FFFF_FFFF_FFFF
 
@@ -138,7 +138,7 @@ def _word_after(at: int, kind: int) -> int:
 
 
 @inline
-def _accepts(rule: int, start: int, end: int) -> int:
+def accepts(rule: int, start: int, end: int) -> int:
     """Returns whether a filter takes an occurrence: 0, 1, or 2 if that is left to the program."""
     if field(rule, WHOLE) != U64(0):
         return U64(1) if load8(start - U64(1)) == U64(10) and load8(end) == U64(10) else U64(0)
@@ -212,7 +212,7 @@ def _contains(start: int, end: int, literal: int, rule: int) -> int:
     length = field(literal, LENGTH)
     at = find(start, end, literal)
     while at != U64(NOWHERE):
-        accepted = _accepts(rule, at, at + length)
+        accepted = accepts(rule, at, at + length)
         if accepted == U64(1):
             return U64(1)
         doubt |= accepted
@@ -223,7 +223,7 @@ def _contains(start: int, end: int, literal: int, rule: int) -> int:
         while at < end:
             after = _walk(at, literal)
             if after != U64(0):
-                accepted = _accepts(rule, at, after)
+                accepted = accepts(rule, at, after)
                 if accepted == U64(1):
                     return U64(1)
                 doubt |= accepted

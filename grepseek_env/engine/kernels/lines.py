@@ -13,13 +13,12 @@ from grepseek_env.engine.kernels.encode import (
     FILTER_WORDS,
     FILTERS,
     LAST,
+    LENGTH,
     LITERAL_WORDS,
     LITERALS,
     PROGRAM_WORDS,
-    WHOLE,
-    WORD,
 )
-from grepseek_env.engine.kernels.find import NOWHERE, field, find, passes
+from grepseek_env.engine.kernels.find import NOWHERE, accepts, field, find, passes
 from grepseek_env.engine.kernels.simd import copy, load8, next_newline, previous_newline, store8, store64
 from grepseek_env.engine.kernels.state import (
     AT,
@@ -125,8 +124,7 @@ def _scan(program: int, state: int) -> int:
     at, end = field(state, AT), field(state, END)
     filters, driver, drivers = field(program, FILTERS), field(program, DRIVER), field(program, DRIVERS)
     rule = program + U64(8 * PROGRAM_WORDS)
-    own = field(rule, LAST)
-    plain = field(rule, WORD) == U64(0) and field(rule, WHOLE) == U64(0)
+    own, literals = field(rule, LAST), field(program, LITERALS)
     every = driver == filters
     if not every:
         number = U64(0)
@@ -145,8 +143,10 @@ def _scan(program: int, state: int) -> int:
             if found == U64(NOWHERE):
                 break
             start = previous_newline(found, at)
-            if plain and nearest < own:
-                skipped = driver
+            if nearest < own:
+                length = field(literals + nearest * U64(8 * LITERAL_WORDS), LENGTH)
+                if accepts(rule, found, found + length) == U64(1):
+                    skipped = driver  # else another occurrence in this line may do
         after = next_newline(found, end)
         passed = _passes_others(start, after - U64(1), program, skipped)
         if passed == U64(2):
