@@ -53,6 +53,8 @@ HARD: dict[Syntax, tuple[tuple[str, str], ...]] = {
         (r"a\b{start}b|\<cd\>", "ab cd xcd"),
         ("a{,2}b", "b ab aab"),
         ("a**b", "b aab"),
+        (r"a\x00", "a"),
+        (r"a\x0a", "a"),
     ),
     "basic": (
         ("a$b", "a$b ab"),

@@ -213,6 +213,6 @@ def _folding(flags: re.Match[str], fold: Fold) -> Fold:
 
 def _code_point(digits: str) -> str:
     number = int(digits, 16)
-    if number > 0x10FFFF or 0xD800 <= number < 0xE000 or number == 10:
-        raise NotUnderstood("a number of no character, or of a line's end")
+    if number > 0x10FFFF or 0xD800 <= number < 0xE000 or number in {0, 10}:  # rg rejects these two
+        raise NotUnderstood("a number of no character, of NUL or of a line's end")
     return chr(number)

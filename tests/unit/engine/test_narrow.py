@@ -104,6 +104,8 @@ RUST = {
     "*Ulm": [],
     "Ulm\nBern": [],  # rg rejects a newline
     r"Ulm\n": [],
+    r"Ulm\x0A": [],
+    r"Ulm\x00": [],  # rg rejects what needs a NUL
     "(" * 100 + "Ulm" + ")" * 100: [],
     "": [],
     "a*": [],
