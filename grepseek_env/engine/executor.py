@@ -2,8 +2,9 @@
 
 A command is done when its last program ends; programs before it that still run are then killed, where bash would wait
 for them. What a program suffers from its limits (time-outs apart) is its own failure and shows as such: 128 + 9 or
-128 + 24 for processor time, 128 + 25 for the size of a temporary file, its own message and code for memory, a full
-disk or descriptors. Those, and time-outs, depend on the host; everything else is the same on every run.
+128 + 24 for processor time, its own message and code for memory, a full disk, descriptors or the size of a temporary
+file (128 + 25 where programs are not confined). Those, and time-outs, depend on the host; everything else is the same
+on every run.
 """
 
 from __future__ import annotations
