@@ -1,8 +1,8 @@
 """The token index: for literals that a line must hold, the few blocks of the corpus where such lines can stand.
 
-`build_index` makes it, `TokenIndex` answers. Modules with kernels (`texts`, `tokens`, `codes`, `lists`, `words`, `room`,
-`dictionary`, `query`) import numba and compile, or load, machine code when they are imported; so the others import them
-inside functions.
+`build_index` makes it, `TokenIndex` answers. Modules with kernels (`texts`, `tokens`, `codes`, `lists`, `words`,
+`room`, `dictionary`, `query`) import numba and compile, or load, machine code when they are imported; so the
+others import them inside functions.
 """
 
 from __future__ import annotations

@@ -194,6 +194,14 @@ def keep_marked(marks: int, listed: int, count: int, level: int) -> int:
 def narrow_by(words: int, room: int, marks: int, listed: int, count: int, row: int, level: int) -> int:
     """Narrows the listed blocks by one piece: level 0 begins with it. Returns how many are left, or `BROKEN`."""
     ids, decoded = word(room, IDS), word(room, DECODED)
+    if level == _U0 and load64(row + U64(24)) - load64(row + U64(16)) == _U1:
+        at, end = list_of(words, load32(ids + load64(row + U64(16)) * _U4))
+        count = read_list(at, end, word(words, BLOCKS), listed) if at != _U0 else _BROKEN
+        if count >= _ALWAYS:
+            return _BROKEN
+        for i in range(count):
+            store8(marks + load32(listed + i * _U4), _U1)
+        return count
     for i in range(load64(row + U64(16)), load64(row + U64(24))):
         at, end = list_of(words, load32(ids + i * _U4))
         if at == _U0:
@@ -384,15 +392,14 @@ def candidate_blocks(words: int, room: int, query: int, texts: int, most: int) -
                 store32(listed + count * _U4, b)
                 count += _U1
         ordered = True
-        for i in range(_U1, count):
-            if load32(listed + i * _U4) < load32(listed + (i - _U1) * _U4):
-                ordered = False
-                break
-        if not ordered:
-            count = sort_marked(words, marks, listed)
+        last = _U0
         for i in range(count):
             b = load32(listed + i * _U4)
+            ordered = ordered and b >= last
+            last = b
             bytes_ += start_of(words, b + _U1) - start_of(words, b)
+        if not ordered:
+            count = sort_marked(words, marks, listed)
         if bytes_ <= most:
             result = count
     for i in range(count):
