@@ -28,6 +28,7 @@ from grepseek_env.engine.index.layout import (
     pages_of,
     read_header,
 )
+from grepseek_env.engine.maps import protect
 from grepseek_env.errors import CorpusError
 
 if TYPE_CHECKING:
@@ -132,6 +133,7 @@ class TokenIndex:
             if os.fstat(file.fileno()).st_size != sum(header.sums):
                 raise CorpusError(f"{path} was replaced while it was opened: try again")
             self._map = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+        protect(self._map)  # pages that are cut off read as zeros, which their sums tell
         self._bytes = np.frombuffer(self._map, np.uint8)
         self._sums = self._read_sums()
         self._checked = np.zeros(len(self._sums), np.uint8)
