@@ -33,15 +33,31 @@ def start(cache: Path, *args: str | Path) -> subprocess.Popen[str]:
     )
 
 
-def test_a_table_a_file_and_a_picture(cache: Path, tmp_path: Path) -> None:
-    options = ("--envs", "1,3", "--seconds", "0.05", "--rounds", "1", "--quiet")
+ALONE = ("sync:sequential", "vector:sequential", "async:sequential")
+USUAL = ("sync:sequential", "vector:auto", "vector:sequential", "async:sequential")
+
+
+@pytest.mark.parametrize(
+    ("names", "chosen", "indexed"),
+    [
+        pytest.param(ALONE, ("--contestants", ",".join(ALONE)), False, id="sequential"),
+        # A cache of its own, so the kernels are compiled first.
+        pytest.param(USUAL, (), True, id="usual", marks=pytest.mark.slow),
+        pytest.param(USUAL, ("--no-index",), False, id="no-index", marks=pytest.mark.slow),
+    ],
+)
+def test_a_table_a_file_and_a_picture(
+    tmp_path: Path, names: tuple[str, ...], chosen: tuple[str, ...], indexed: bool
+) -> None:
+    options = ("--envs", "1,3", "--seconds", "0.05", "--rounds", "1", "--quiet", *chosen)
+    cache = tmp_path / "cache"
     child = start(cache, *options, "--out", tmp_path / "v.json", "--plot", tmp_path / "v.png")
     out, errors = child.communicate(timeout=120)
     assert (child.returncode, errors) == (0, "")
     assert max(map(len, out.splitlines())) <= 110
     values = json.loads((tmp_path / "v.json").read_text(encoding="utf-8"))
     assert values["complete"]
-    names = ["sync:sequential", "vector:auto", "vector:sequential", "async:sequential"]
+    assert (values["index"] is not None) == indexed
     assert [(f["num_envs"], f["contestant"]) for f in values["figures"]] == [(n, c) for n in (1, 3) for c in names]
     assert all(name in out for name in names)
     assert values["baseline"] == "async:sequential"
@@ -50,7 +66,16 @@ def test_a_table_a_file_and_a_picture(cache: Path, tmp_path: Path) -> None:
 
 
 def test_ctrl_c_tells_what_is_complete_and_leaves_no_process(cache: Path, tmp_path: Path) -> None:
-    options = ("--envs", "2", "--seconds", "0.3", "--rounds", "1000", "--contestants", "vector:auto,async:sequential")
+    options = (
+        "--envs",
+        "2",
+        "--seconds",
+        "0.3",
+        "--rounds",
+        "1000",
+        "--contestants",
+        "vector:sequential,async:sequential",
+    )
     child = start(cache, *options, "--out", tmp_path / "v.json", "--quiet")
     assert child.stdout is not None
     for _ in range(2):

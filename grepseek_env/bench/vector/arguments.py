@@ -21,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--baseline", default="", metavar="NAME", help="what ratios are taken against (default: async:sequential)")
     add("--seconds", type=float, default=5.0, metavar="S", help="a measurement, in whole steps (default: 5)")
     add("--rounds", type=int, default=3, metavar="N", help="measurements of each contestant and number (default: 3)")
+    add("--no-index", dest="index", action="store_false", help="do not make the corpus's token index if there is none")
     add("--seed", type=int, default=0, help="decides commands and orders (default: 0)")
     add("--out", type=Path, metavar="FILE", help="write everything measured as JSON")
     add("--plot", type=Path, metavar="FILE", help="draw commands/s as PNG or SVG (needs matplotlib: the extra 'plots')")

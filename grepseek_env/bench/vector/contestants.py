@@ -64,6 +64,11 @@ class Contestant:
         """How tables call it."""
         return f"{self.kind}:{self.mode}"
 
+    @property
+    def warms_up(self) -> bool:
+        """The first command loads what later ones use."""
+        return self.mode != "sequential"
+
     def open(self, store: CorpusStore, num_envs: int) -> contextlib.AbstractContextManager[Ready]:
         """Gives environments that are closed at the end of the block."""
         return _KINDS[self.kind](store, num_envs, self.mode)

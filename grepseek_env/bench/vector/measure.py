@@ -141,6 +141,11 @@ def _run(
     write = ACTION_FORMATS["hermes"].render_action
     commands = replay(words, num_envs, seed=int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big"))
     answer = [write("That is it.", answer="it")] * num_envs
+    if contestant.warms_up:
+        # What is loaded when it is first needed belongs to the start, not to a step.
+        first = write("I look for it.", command=f"rg -F '{words['P'][-1]}' corpus.jsonl | head -n 1")
+        ready.envs.reset(seed=0)
+        ready.envs.step([first] * num_envs)
     ready.envs.reset(seed=0)
     spent = inside = 0.0
     steps = ran = 0

@@ -19,6 +19,8 @@ from grepseek_env.bench.vector.contestants import parse_contestants
 from grepseek_env.bench.vector.measure import Measurement, measure
 from grepseek_env.bench.vector.mix import mix_words
 from grepseek_env.bench.vector.report import check_plot, figures, plot, results, table
+from grepseek_env.engine.index.build import build_index
+from grepseek_env.engine.index.index import index_info
 from grepseek_env.engine.scheduler import usable_cores
 from grepseek_env.errors import ConfigError
 from grepseek_env.manifest import run_manifest
@@ -36,6 +38,7 @@ __all__ = ["VectorBench", "bench_vector"]
 
 _MARGIN = 64 << 20  # what a disk should have left
 _BUSY = 0.1
+_INDEXED = frozenset({"auto", "narrowed"})
 _BASELINE = "async:sequential"
 
 
@@ -51,6 +54,7 @@ class VectorBench:
         baseline: the contestant that ratios are taken against; empty for async:sequential, or else the last.
         seconds: of a measurement; the step under way is finished.
         rounds: measurements of each contestant and number.
+        index: make the corpus's token index first if there is none, where a contestant can use it.
         seed: decides commands and orders.
         out: JSON file to write.
         plot: picture to draw.
@@ -64,6 +68,7 @@ class VectorBench:
     baseline: str = ""
     seconds: float = 5.0
     rounds: int = 3
+    index: bool = True
     seed: int = 0
     out: Path | None = None
     plot: Path | None = None
@@ -113,12 +118,16 @@ def bench_vector(options: VectorBench, command_line: Sequence[str] = ()) -> int:
     if options.plot is not None:
         check_plot(options.plot)
     store = _corpus(options)
+    if options.index and any(contestant.mode in _INDEXED for contestant in contestants) and index_info(store) is None:
+        build_index(store, progress=not options.quiet and sys.stderr.isatty())
+    index = index_info(store)
     about: dict[str, Any] = {
         "manifest": run_manifest(_settings(options, names), corpus_digest=store.digest),
         "machine": machine(),
         "date": dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
         "command_line": list(command_line),
         "corpus": {"file": store.path.name, "bytes": store.facts.bytes, "lines": store.facts.lines},
+        "index": None if index is None else {"bytes": index.bytes, "block_bytes": index.block_bytes},
     }
     words = mix_words(read_sample(store.corpus_file), store.facts.lines, seed=options.seed)
     print(_heading(about), flush=True)
@@ -173,9 +182,11 @@ def _settings(options: VectorBench, names: Sequence[str]) -> dict[str, Any]:
 
 def _heading(about: dict[str, Any]) -> str:
     corpus, host = about["corpus"], about["machine"]
+    size = "none" if about["index"] is None else f"{about['index']['bytes'] / corpus['bytes']:.1%} of the corpus"
     return (
         f"{corpus['bytes'] / 1e6:.0f} MB in {corpus['lines']} lines, warm; {host['cores']} cores, {host['cpu']}, "
         f"load {host['load_before']:.1f} before\n"
+        f"token index for those that use it: {size}\n"
         "the same commands for all, every observation compared; ratios are taken within a round: median (range)\n"
     )
 
