@@ -14,14 +14,13 @@ from grepseek_env.commands import parse
 from grepseek_env.engine.narrow import Everything, narrow
 from grepseek_env.engine.programs import open_programs
 from grepseek_env.errors import CommandRefused
-from tests.support.patterns import draw_search
+from tests.support.patterns import Drawn, draw_search
 from tests.support.plans import facts_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from grepseek_env.engine.narrow import Clause
-    from tests.support.patterns import Drawn
 
 PATIENCE = 10  # seconds; a few drawn patterns take grep for ever
 LOCALES = ("C", "C.UTF-8")
@@ -94,3 +93,62 @@ def test_property_printed_lines_hold_what_they_must(tmp_path: Path, program: str
     assert checker.narrowed > checker.checked / 2
     assert checker.exact > checker.checked / 10
     assert checker.printed > checker.checked / 4
+
+
+SIGNS = [chr(code) for code in range(1, 128) if code != 10]
+# With X every sign in turn.
+PLACES = (
+    *(r"a\Xb", "aXb", "Xb", "aX", r"\X", "[X]b", "[Xa]b", "[aX]b", r"a\XXb", "(?X)b", "(?X:a)b", "[[X]b"),
+    *("(aX|b)c", r"\(aX\|b\)c", r"\(aX*\|b\)c"),
+)
+ODD = (
+    *("a{,1}b", "a{2,1}b", r"a\{2,1\}b", r"a\{,1\}b", "a{1,1}b", "a{01}b", "a{ 1}b", "a{1 }b", "a{0,1}b", "a{1,1}?b"),
+    *(
+        "(?ii)a",
+        "(?i-i)a",
+        "(?-i-s)a",
+        "(?i)(?i)a",
+        "(?)a",
+        "(?#c)a",
+        "(?P<a>b)",
+        "(?P<a.b>b)",
+        "(?<a[0]>b)",
+        "(?P<1>b)",
+    ),
+    *(
+        "(?P=a)b",
+        r"\x{0041}",
+        r"\x41\u0042",
+        r"\x{41",
+        r"\x4",
+        r"\u{1F600}",
+        r"[\x41]b",
+        r"\Aa",
+        r"a\z",
+        r"\Ga",
+        r"a\Z",
+    ),
+    *("()a", "a()", "|", "a|", "(|a)b", "[^a]b", "[]a", "[]]b", "[^]]b", "a]b", "a}b", "}", "{", "a{", "a{b", "a{,"),
+    *("{1}", "a|{1}", "a??b", "a+?", "^a", "a^", "$a", "a$"),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "locale"),
+    [
+        *((words, "C") for words in ("rg", "rg -S", "rg -w", "grep", "grep -E", "grep -iE", "grep -w", "grep -F")),
+        *((words, "C.UTF-8") for words in ("grep", "grep -E", "grep -iE")),  # rg heeds no locale
+    ],
+)
+def test_every_sign_in_every_place(tmp_path: Path, words: str, locale: str) -> None:
+    checker = Checker(tmp_path)
+    wrong = []
+    for pattern in [*(place.replace("X", sign) for sign in SIGNS for place in PLACES), *ODD]:
+        inner = {"", "b", "a", "\\", pattern[1:2], pattern[2:3]}
+        texts = {f"a{sign}b" for sign in inner} | {f"{sign}b" for sign in inner} | inner
+        texts |= {pattern, pattern.replace("\\", ""), "aab", "bc", "ac", "AB", "A", "\U0001f600"}
+        lines = tuple(text.encode() for text in sorted(texts) if "\n" not in text)
+        wrong.append(checker.check(Drawn((*words.split(), "-e", pattern), lines), locale))
+    assert not any(wrong), "\n".join(filter(None, wrong))
+    assert checker.narrowed > 500

@@ -154,6 +154,8 @@ class _Reader:
         least, comma, most, only_most = found.groups()
         if only_most:
             return 0, int(only_most)
+        if most and int(most) < int(least):
+            raise NotUnderstood("an interval that ends before it begins")
         return int(least), (int(most) if most else None) if comma else int(least)
 
     def group(self, depth: int) -> Matches:

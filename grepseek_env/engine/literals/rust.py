@@ -25,7 +25,7 @@ __all__ = ["is_plain", "read_rust"]
 _DEEPEST = 60  # groups within groups
 _META = frozenset("\\.+*?()|[]{}^$")
 _RUN = re.compile(r"[^\\.+*?()|\[\]{}^$\n]+(?![*+?{])")
-_INTERVAL = re.compile(r"\{(?:([0-9]{1,4})(,([0-9]{0,4}))?|,([0-9]{1,4}))\}")
+_INTERVAL = re.compile(r"\{([0-9]{1,4})(,([0-9]{0,4}))?\}")  # not {,2}: releases differ about it
 _NAME = re.compile(r"\?P?<[A-Za-z_][A-Za-z0-9_.\[\]]*>")
 _FLAGS = re.compile(r"\?([imsU]*)(?:-([imsU]+))?([:)])")
 _SMALL_CLASS = re.compile(r"\[([^\]\[\\^&~\-\n]{1,4})\]")
@@ -108,9 +108,9 @@ class _Reader:
         if found is None:
             raise NotUnderstood("a { that counts nothing")
         self.at = found.end()
-        least, comma, most, only_most = found.groups()
-        if only_most:
-            return 0, int(only_most)
+        least, comma, most = found.groups()
+        if most and int(most) < int(least):
+            raise NotUnderstood("an interval that ends before it begins")
         return int(least), (int(most) if most else None) if comma else int(least)
 
     def piece(self, fold: Fold, depth: int) -> Matches:
@@ -206,6 +206,9 @@ class _Reader:
 
 
 def _folding(flags: re.Match[str], fold: Fold) -> Fold:
+    given = flags[1] + (flags[2] or "")
+    if len(set(given)) < len(given) or flags[0] == "?)":
+        raise NotUnderstood("a flag given twice, or none")
     if "i" in flags[1]:
         return Fold.UNICODE
     return Fold.NO if flags[2] and "i" in flags[2] else fold

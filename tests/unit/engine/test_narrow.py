@@ -61,7 +61,10 @@ RUST = {
     "x{2,3}y": ["xx", "y"],
     "ab{3}c": ["abbbc"],
     "ab{0}c": ["ac"],
-    "ab{,2}c": ["a", "c"],
+    "ab{0,2}c": ["a", "c"],
+    "ab{,2}c": [],
+    "ab{2,1}c": [],
+    "(?ii)Ulm": [],
     "a{2}{2}": ["aaaa"],
     "a+?b": ["a", "b"],
     "[Kk]elvin": ["Kelvin|kelvin"],
@@ -170,6 +173,7 @@ EXTENDED = {
     "Ulm(": [],
     "Ulm)": [],
     "Ulm{2": [],
+    "ab{2,1}c": [],
     "{2}Ulm": [],
 }  # fmt: skip
 
