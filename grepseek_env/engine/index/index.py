@@ -9,6 +9,7 @@ import os
 import re
 import threading
 import warnings
+import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -29,7 +30,7 @@ from grepseek_env.engine.index.layout import (
     read_header,
 )
 from grepseek_env.engine.maps import protect
-from grepseek_env.errors import CorpusError
+from grepseek_env.errors import CorpusError, EngineFault
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -133,6 +134,9 @@ class TokenIndex:
             if os.fstat(file.fileno()).st_size != sum(header.sums):
                 raise CorpusError(f"{path} was replaced while it was opened: try again")
             self._map = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+            self._file = os.dup(file.fileno())
+        weakref.finalize(self, os.close, self._file)
+        self._written = self._stamp()
         protect(self._map)  # pages that are cut off read as zeros, which their sums tell
         self._bytes = np.frombuffer(self._map, np.uint8)
         self._sums = self._read_sums()
@@ -185,7 +189,7 @@ class TokenIndex:
         except IndexError:
             room = _Room(self.info.blocks, int(self._words[self._kernels.WORDS.index("row_bytes")]))
         count = self._query(self._address, room.address, _at(numbers), _at(texts), max(0, most))
-        if count == self._kernels.BROKEN:
+        if count == self._kernels.BROKEN or self._stamp() != self._written:
             self._tell_broken()
             return ALL
         if count == self._kernels.NOTHING_PROVEN:
@@ -196,9 +200,16 @@ class TokenIndex:
         return found
 
     def spans(self, blocks: NDArray[np.uint32]) -> NDArray[np.int64]:
-        """Returns where blocks, given in order, begin and end in the corpus, (n, 2); neighbours are one span."""
+        """Returns where blocks, given in order, begin and end in the corpus, (n, 2); neighbours are one span.
+
+        Raises:
+            EngineFault: the index was written to since it was opened.
+        """
         out = np.empty((len(blocks), 2), np.int64)
         pairs = self._kernels.spans(self._address, _at(blocks), len(blocks), _at(out))
+        if self._stamp() != self._written:
+            self._tell_broken()
+            raise EngineFault(f"the index {self.info.path} was changed while a command used it; run the command again")
         return out[:pairs]
 
     def verify(self) -> int:
@@ -206,6 +217,11 @@ class TokenIndex:
         self._checked[:] = 0
         page = int(self._kernels.check_pages(self._address, 0, len(self._sums)))
         return -1 if page == len(self._sums) else HEADER_BYTES + page * PAGE_BYTES
+
+    def _stamp(self) -> tuple[int, int]:
+        """Returns what tells whether the file was written to, which pages that were checked before would not."""
+        status = os.fstat(self._file)
+        return status.st_size, status.st_mtime_ns
 
     def _read_sums(self) -> NDArray[np.uint64]:
         header = self._header
