@@ -51,8 +51,9 @@ test-slow: $(VENV)/.test ## only the longer ones
 test-vllm: ## a tiny model in a real vLLM; VLLM_PYTHON is the Python of an environment that has it and the test extra
 	PYTHONPATH=. $(VLLM_PYTHON) -m pytest -m vllm tests/smoke/test_vllm.py
 
-fuzz: $(VENV)/.test ## property tests with the long profile
+fuzz: $(VENV)/.test ## property tests with the long profile, then 200,000 random commands and ten minutes of turns
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -n $(WORKERS) -m "not openrlhf and not ray" -k "property or fuzz"
+	$(BIN)/python -m tests.fuzz --commands 200000 --seconds 600
 
 lint: $(VENV)/.lint ## style
 	$(BIN)/ruff check .
