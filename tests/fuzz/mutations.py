@@ -8,6 +8,7 @@ from pathlib import Path
 
 from grepseek_env.actions import ACTION_FORMATS
 from grepseek_env.commands import COMMANDS
+from tests.support.catalogue import catalogue
 
 __all__ = ["Mutator", "command_seeds", "turn_seeds"]
 
@@ -96,7 +97,8 @@ class Mutator:
 def command_seeds() -> list[str]:
     """Returns commands of every kind."""
     found = [example for spec in COMMANDS.values() for example in spec.examples]
-    for file in (*(_TESTS / "cases").glob("*.txt"), _TESTS / "attacks" / "commands.txt"):
+    found += [case.command for case in catalogue()]
+    for file in (_TESTS / "cases" / "attacks.txt", _TESTS / "attacks" / "commands.txt"):
         found += [line for line in file.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
     for file in (_TESTS / "golden" / "commands").glob("*.jsonl"):
         rows = map(json.loads, file.read_text(encoding="ascii").splitlines())
