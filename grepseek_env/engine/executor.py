@@ -18,8 +18,9 @@ import select
 import time
 from typing import TYPE_CHECKING
 
+from grepseek_env.engine.confine.launcher import take_all
 from grepseek_env.engine.interrupts import HeldSignals
-from grepseek_env.errors import BackendClosed, EngineFault, SpawnFailed
+from grepseek_env.errors import BackendClosed, SpawnFailed
 from grepseek_env.types import CommandResult
 
 if TYPE_CHECKING:
@@ -228,12 +229,7 @@ class Chain:
         self.killed.update(number for number in waiting if not self.has_ended(number))
         for number in waiting:
             self.processes[number].kill()
-        lost: EngineFault | None = None
-        for number in waiting:
-            try:
-                self.processes[number].take()
-            except EngineFault as fault:
-                lost = fault
+        lost = take_all([self.processes[number] for number in waiting])
         if lost is not None:
             raise lost
 

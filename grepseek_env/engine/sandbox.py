@@ -37,14 +37,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from grepseek_env.config import Limits
 from grepseek_env.engine.confine import landlock
-from grepseek_env.engine.confine.client import LAUNCHERS, Profile
+from grepseek_env.engine.confine.client import LAUNCHERS
+from grepseek_env.engine.confine.launcher import Profile
 from grepseek_env.engine.started import Direct
 from grepseek_env.errors import ConfigError, LauncherLost, SandboxMissing, SandboxWarning, SpawnFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from grepseek_env.engine.confine.client import Launcher
+    from grepseek_env.engine.confine.launcher import Launcher
     from grepseek_env.engine.programs import Programs
     from grepseek_env.engine.started import Started
 
