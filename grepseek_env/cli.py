@@ -257,11 +257,15 @@ def _bench_arguments(parser: argparse.ArgumentParser) -> None:
     from grepseek_env.bench.scaling.arguments import add_arguments as add_scaling_arguments
     from grepseek_env.bench.vector.arguments import add_arguments as add_vector_arguments
 
-    sub = parser.add_subparsers(dest="bench_command", required=True, metavar="env|engine|scaling|vector")
+    sub = parser.add_subparsers(dest="bench_command", required=True, metavar="env|engine|sandbox|scaling|vector")
     env = sub.add_parser("env", help="time that a step costs beyond its command")
     env.add_argument("--steps", type=int, default=500, help="steps a repetition (default: 500)")
     env.add_argument("--repetitions", type=int, default=7, help="(default: 7)")
     add_arguments(sub.add_parser("engine", help="every way to run a command, against bash and side by side"))
+    sandbox = sub.add_parser("sandbox", help="what confining programs costs a command, against none")
+    add_corpus_argument(sandbox)
+    sandbox.add_argument("--count", type=int, default=500, help="commands of each kind (default: 500)")
+    sandbox.add_argument("--out", type=Path, metavar="FILE", help="write the figures there as JSON too")
     add_scaling_arguments(sub.add_parser("scaling", help="time of each class of query, and an index, as corpora grow"))
     add_vector_arguments(sub.add_parser("vector", help="many environments at once, against Gymnasium's own ways"))
 
@@ -274,6 +278,11 @@ def _bench(args: argparse.Namespace) -> int:
         names = EngineBench.__dataclass_fields__
         options = EngineBench(**{name: value for name, value in vars(args).items() if name in names})
         return bench_engine(options, command_line=sys.argv)
+
+    if args.bench_command == "sandbox":
+        from grepseek_env.bench.sandbox import bench_sandbox
+
+        return bench_sandbox(count=args.count, corpus=args.corpus, out=args.out)
 
     if args.bench_command == "scaling":
         from grepseek_env.bench.scaling.run import ScalingBench, bench_scaling
