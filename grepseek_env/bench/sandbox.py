@@ -6,7 +6,7 @@ import json
 import statistics
 import sys
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from grepseek_env.backend import open_corpus
 from grepseek_env.config import Limits
@@ -16,6 +16,9 @@ from grepseek_env.engine.programs import open_programs
 from grepseek_env.engine.sandbox import Sandbox
 from grepseek_env.errors import ConfigError
 from grepseek_env.paths import atomic_write
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["COMMANDS", "bench_sandbox"]
 
