@@ -1,10 +1,10 @@
 """Runs a pipeline of programs without a shell: pipes, deadline, bounded output, nothing left behind.
 
 A command is done when its last program ends; programs before it that still run are then killed, where bash would wait
-for them. What a program suffers from its limits (time-outs apart) is its own failure and shows as such: 128 + 9 or
-128 + 24 for processor time, its own message and code for memory, a full disk, descriptors or the size of a temporary
-file (128 + 25 where programs are not confined). Those, and time-outs, depend on the host; everything else is the same
-on every run.
+for them. A program that somebody else kills (the kernel does when memory runs out) is a fault and no result. What it
+suffers from its limits (time-outs apart) is its own failure and shows as such: 128 + 24 for processor time, its own
+message and code for memory, a full disk, descriptors or the size of a temporary file (128 + 25 where programs are not
+confined). Those, and time-outs, depend on the host; everything else is the same on every run.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ import io
 import math
 import os
 import select
+import signal
 import time
 from typing import TYPE_CHECKING
 
 from grepseek_env.engine.confine.launcher import take_all
 from grepseek_env.engine.interrupts import HeldSignals
-from grepseek_env.errors import BackendClosed, SpawnFailed
+from grepseek_env.errors import BackendClosed, EngineFault, SpawnFailed
 from grepseek_env.types import CommandResult
 
 if TYPE_CHECKING:
@@ -29,12 +30,24 @@ if TYPE_CHECKING:
     from grepseek_env.engine.sandbox import Sandbox
     from grepseek_env.engine.started import Started
 
-__all__ = ["LARGE_READ", "SMALL_READ", "Cancellation", "Chain", "drain", "execute", "milliseconds", "stopped", "widen"]
+__all__ = [
+    "KILLED",
+    "LARGE_READ",
+    "SMALL_READ",
+    "Cancellation",
+    "Chain",
+    "drain",
+    "execute",
+    "milliseconds",
+    "stopped",
+    "widen",
+]
 
 SMALL_READ = 64 << 10  # a pipe's usual capacity
 # Wider pipes between programs gave 5-10 %. Four times that gave little more, and all of an unprivileged user's pipes
 # shrink to a page each once they hold 64 MiB together.
 LARGE_READ = 256 << 10
+KILLED = 128 + signal.SIGKILL
 _SET_PIPE_SIZE = getattr(fcntl, "F_SETPIPE_SZ", None)  # Linux only
 _LONGEST_WAIT_MS = 1 << 30  # poll takes a C int
 _LOOK_AGAIN_MS = 5  # where the end of a process cannot be waited for together with its output
@@ -93,7 +106,7 @@ def execute(
     Raises:
         SpawnFailed: a program could not be started; those before it were stopped.
         BackendClosed: one of `cancels` was set.
-        EngineFault: the exit status of a program was taken by somebody else.
+        EngineFault: a program was killed from outside, or its exit status taken by somebody else.
     """
     if signals is None:
         with HeldSignals() as held:
@@ -114,6 +127,8 @@ def execute(
             finally:
                 chain.stop()
             run.drain()
+            if not run.timed_out:
+                chain.check_not_killed(argvs)
             return run.result()
         finally:
             chain.close()
@@ -232,6 +247,16 @@ class Chain:
         lost = take_all([self.processes[number] for number in waiting])
         if lost is not None:
             raise lost
+
+    def check_not_killed(self, argvs: Sequence[Sequence[str]]) -> None:
+        """Looks, after `stop`, for programs that others killed: what they had yet to write is missing.
+
+        Raises:
+            EngineFault: there is one; a limit on processor time would have ended it with another signal first.
+        """
+        for number, code in enumerate(self.codes()):
+            if code == KILLED and number not in self.killed:
+                raise EngineFault(f"{argvs[number][0]} was killed from outside: too little memory?")
 
     def codes(self) -> list[int]:
         """Returns the exit codes after `stop`, 128 + s for death by signal s."""

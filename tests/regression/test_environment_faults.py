@@ -114,13 +114,15 @@ def test_a_killed_launcher_costs_no_episode(corpus: Path) -> None:
         assert info["reward_valid"]
 
 
-def test_a_killed_program_shows_and_does_no_harm(corpus: Path) -> None:
+def test_a_killed_program_ends_the_episode_as_a_fault(corpus: Path) -> None:
     with GrepSeekEnv(corpus=corpus, questions=QUESTIONS, mode="sequential") as env:
         env.reset(seed=0)
         thread = soon(lambda: kill(children()))
         *_, info = env.step(call(env, SLOW))
         thread.join()
-        assert info["exit_code"] == 137
+        assert (info["reward_valid"], info["finish_reason"]) == (False, "fault")
+        assert "killed from outside" in info["error"]
+        env.reset(seed=1)
         observation, *_ = env.step(call(env, "rg -c alpha corpus.jsonl"))
         assert "300" in observation
 
