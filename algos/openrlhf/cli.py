@@ -82,7 +82,7 @@ def _prepare(args: argparse.Namespace) -> int:
             min_f1=args.min_f1,
         ),
         "grpo": lambda: grpo_rows(
-            {name: load_question_set(name, args.split) for name in args.sources},
+            {name: load_question_set(name, split=args.split) for name in args.sources},
             tokens,
             make_rules(
                 max_turns=args.max_turns,

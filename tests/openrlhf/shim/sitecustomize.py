@@ -43,6 +43,13 @@ RULES: dict[str, tuple[str, str]] = {
     ),
     # The same: an operation in C++ for all-reduce among the processes of one host.
     "shared memory": ('builder = get_accelerator().create_op_builder("ShareMemCommBuilder")', "return None"),
+    # vLLM packs the weights of linear layers anew for a CPU and drops or keeps the originals, so that new weights could
+    # not be loaded or would not be used; a GPU uses them as they are.
+    "packed weights": ("    if check_cpu_sgl_kernel(N, K, dtype):\n", "    if False:\n"),
+    "packed weights of oneDNN": (
+        "        ops._supports_onednn\n        and current_platform",
+        "        False\n        and current_platform",
+    ),
 }
 MODULES: dict[str, tuple[str, ...]] = {
     "deepspeed.comm.torch": ("shared memory",),
@@ -53,6 +60,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "openrlhf.trainer.ray.vllm_worker_wrap": ("synchronize", "stream", "empty tensor"),
     "openrlhf.utils.deepspeed.deepspeed": ("current device", "set device", "empty cache", "mesh", "adam"),
     "openrlhf.utils.distributed_util": ("synchronize", "group"),
+    "vllm.model_executor.layers.utils": ("packed weights", "packed weights of oneDNN"),
 }
 
 
