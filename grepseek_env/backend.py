@@ -10,6 +10,7 @@ from grepseek_env.config import Limits
 from grepseek_env.corpus.store import CorpusStore
 from grepseek_env.daemon.address import default_socket
 from grepseek_env.daemon.find import find_daemon
+from grepseek_env.distributed.open import is_parts, open_parts
 from grepseek_env.engine.local import LocalBackend
 from grepseek_env.engine.sandbox import check_confine
 from grepseek_env.errors import ConfigError
@@ -58,7 +59,8 @@ def open_backend(
     """Opens a corpus and the engine that runs commands over it: a running daemon's if one serves it, else its own.
 
     Args:
-        corpus: see `open_corpus`.
+        corpus: see `open_corpus`; or a corpus in parts: a manifest ``NAME.parts.json`` opens them in this process,
+            ``ray:///PATH`` and ``ray://HOST:PORT/PATH`` in Ray actors. Slices and daemons are not for these.
         mode: "auto" chooses; "sequential" runs the pipeline as it stands; "sliced" runs it on slices of the corpus
             side by side wherever that is not slower; "narrowed" looks for literals in this process, wherever a
             command needs any, and starts programs for the rest only. Output and exit code never differ.
@@ -89,6 +91,8 @@ def open_backend(
     if slices is not None and (isinstance(slices, bool) or not isinstance(slices, int)):
         raise ConfigError(f"slices is {slices!r}; it must be a whole number, or None for one a core")
     limits = Limits() if limits is None else limits
+    if is_parts(corpus):
+        return open_parts(corpus, mode, limits=limits, sandbox=sandbox, index=index)
     store = open_corpus(corpus, progress=progress)
     if daemon is not False:
         address = default_socket(store.digest).path if daemon is True else daemon

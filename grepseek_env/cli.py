@@ -147,7 +147,7 @@ def _score(args: argparse.Namespace) -> int:
 
 
 def _corpus_arguments(parser: argparse.ArgumentParser) -> None:
-    sub = parser.add_subparsers(dest="corpus_command", required=True, metavar="build|info|verify|fetch")
+    sub = parser.add_subparsers(dest="corpus_command", required=True, metavar="build|info|verify|fetch|split")
     build = sub.add_parser("build", help="check a file once and prepare it for searching")
     build.add_argument("path", metavar="FILE|NAME", help="a JSONL or text file, or the name of a generated world")
     build.add_argument("--into", type=Path, metavar="DIR", help="sidecar folder (default: FILE.grepseek beside it)")
@@ -161,19 +161,24 @@ def _corpus_arguments(parser: argparse.ArgumentParser) -> None:
     verify = sub.add_parser("verify", help="read it again and compare with what was recorded")
     verify.add_argument("path", metavar="FILE|NAME")
     verify.add_argument("--deep", action="store_true", help="parse every line as JSON and name the first bad one")
+    split = sub.add_parser("split", help="cut it into part files, to be searched by several hosts")
+    split.add_argument("path", metavar="FILE|NAME")
+    split.add_argument("--parts", type=int, required=True, metavar="N", help="how many files; one actor searches each")
+    split.add_argument("--into", type=Path, metavar="DIR", help="folder (default: FILE.parts beside it)")
     fetch = sub.add_parser("fetch", help="download a public corpus")
     fetch.add_argument("name", help="wiki18: the 14 GB reference corpus")
     fetch.add_argument("--into", type=Path, metavar="DIR", help="folder (default: the cache folder)")
 
 
 def _corpus(args: argparse.Namespace) -> int:
-    """Prepare, inspect, check or download a corpus."""
+    """Prepare, inspect, check, cut or download a corpus."""
     from grepseek_env.backend import open_corpus
     from grepseek_env.corpus.build import build_corpus
     from grepseek_env.corpus.fetch import fetch
     from grepseek_env.corpus.slices import build_slices, find_slices
     from grepseek_env.corpus.store import CorpusStore
     from grepseek_env.corpus.verify import info, verify
+    from grepseek_env.distributed.parts import split_corpus
     from grepseek_env.engine.index.build import build_index
     from grepseek_env.engine.index.index import index_info, verify_index
     from grepseek_env.engine.kernels.load import WORTH_COMPILING, load
@@ -211,6 +216,8 @@ def _corpus(args: argparse.Namespace) -> int:
             if text:
                 print(text)
             return 0 if report.ok and whole else 1
+        case "split":
+            print(split_corpus(open_corpus(args.path, progress=progress), args.parts, args.into, progress=progress))
         case _:
             print(fetch(args.name, args.into, progress=progress))
     return 0

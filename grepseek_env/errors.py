@@ -15,6 +15,7 @@
         ├── ProgramMissing     rg, grep, ... is not installed
         ├── SpawnFailed        the operating system would not start a program
         ├── LauncherLost       the confined process that starts programs died under a command
+        ├── PartLost           the host of a part of the corpus was lost under a command, twice
         ├── SandboxMissing     the operating system cannot confine programs as was required
         └── BackendClosed      used after close()
 
@@ -36,6 +37,7 @@ __all__ = [
     "EpisodeError",
     "GrepSeekError",
     "LauncherLost",
+    "PartLost",
     "ProgramMissing",
     "QuestionsError",
     "SandboxMissing",
@@ -126,6 +128,10 @@ class SpawnFailed(EngineFault):
 
 class LauncherLost(EngineFault):
     """The confined process that starts programs died, and the programs with it; a command is run once more."""
+
+
+class PartLost(EngineFault):
+    """The host that keeps a part of the corpus was lost under a command, and again when the command was repeated."""
 
 
 class SandboxMissing(EngineFault):
