@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import secrets
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 __all__ = ["atomic_file", "atomic_write", "cache_dir", "file_lock", "sync_dir"]
+
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def cache_dir() -> Path:
@@ -67,8 +70,10 @@ def atomic_file(path: Path, *, mode: int = 0o666) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())
         temp.replace(path)
-    except BaseException:
+    except BaseException as e:
         temp.unlink(missing_ok=True)
+        if isinstance(e, OSError) and e.filename is None and e.errno in _NO_ROOM:
+            e.filename = str(path)  # the system does not say which file
         raise
     sync_dir(path.parent)
 

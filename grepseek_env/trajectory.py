@@ -299,9 +299,9 @@ class TrajectoryWriter:
             while data:
                 done = os.pwrite(self._fd, data, at)
                 data, at = data[done:], at + done
-        except OSError:
+        except OSError as e:
             os.ftruncate(self._fd, self._end)
-            raise
+            raise OSError(e.errno, f"{e.strerror}; the lines before are whole", str(self.path)) from e
         self._end = at
 
     def close(self) -> None:

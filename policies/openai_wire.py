@@ -70,17 +70,25 @@ def _answer(data: Any) -> Answer:
     text, thoughts = split_content(message.get("content") or message.get("refusal"))
     usage = data.get("usage") if isinstance(data.get("usage"), dict) else {}
     prompt_ids = choice.get("prompt_token_ids") or data.get("prompt_token_ids")
+    if "<tool_call>" not in text:
+        text += _calls(message.get("tool_calls"))
+    thoughts = find_reasoning(message) or thoughts
     return Answer(
-        text=text + _calls(message.get("tool_calls")) if "<tool_call>" not in text else text,
+        text=_characters(text),
         finish_reason=reason,
         matched=choice.get("stop_reason", choice.get("matched_stop", UNTOLD)),
-        reasoning=find_reasoning(message) or thoughts,
+        reasoning=None if thoughts is None else _characters(thoughts),
         token_ids=_numbers(choice.get("token_ids"), int),
         prompt_token_ids=_numbers(prompt_ids, int),
         logprobs=_logprobs(choice.get("logprobs")),
         prompt_tokens=_count(usage.get("prompt_tokens")),
         completion_tokens=_count(usage.get("completion_tokens")),
     )
+
+
+def _characters(text: str) -> str:
+    """Returns text that can be sent and tokenised: JSON may escape half of a surrogate pair, which is no character."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _calls(value: Any) -> str:
@@ -197,10 +205,11 @@ _OVERFLOW = re.compile(
     r"|max_(?:completion_)?tokens\W.{0,60}too large|reduce the length",
     re.IGNORECASE | re.DOTALL,
 )
-_LIMIT = re.compile(r"(?:context length|model length|max_model_len|context window)\D{0,20}(\d+)", re.IGNORECASE)
+_LIMIT = re.compile(r"(?:context length|model length|max_model_len|context window)\D{0,20}(\d{1,12})", re.IGNORECASE)
 _PROMPT = re.compile(
-    r"(\d+)(?: tokens)? (?:in the messages|input tokens|in your prompt|from the input)"
-    r"|(?:input|prompt) \((?:length )?(\d+)|resulted in (\d+) tokens|prompt contains (?:at least )?(\d+)",
+    r"(\d{1,12})(?: tokens)? (?:in the messages|input tokens|in your prompt|from the input)"
+    r"|(?:input|prompt) \((?:length )?(\d{1,12})|resulted in (\d{1,12}) tokens"
+    r"|prompt contains (?:at least )?(\d{1,12})",
     re.IGNORECASE,
 )
 

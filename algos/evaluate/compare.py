@@ -98,21 +98,21 @@ def _predictions(folder: Path) -> dict[_Key, dict[str, Any]]:
     path = folder / "predictions.jsonl"
     if not path.exists():
         raise ConfigError(f"{path}: no such file; write it with: grepseek eval --policy ... --out {folder}")
-    samples: dict[_Key, list[dict[str, Any]]] = {}
+    samples: dict[_Key, list[dict[str, float]]] = {}
+    golden: dict[_Key, list[str]] = {}
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             try:
                 record = json.loads(line)
-                samples.setdefault((record["set"], record["id"]), []).append(record)
+                key = record["set"], record["id"]
+                samples.setdefault(key, []).append({m: float(record[m]) for m in METRICS})
+                golden.setdefault(key, list(record["golden_answers"]))
             except (ValueError, KeyError, TypeError) as e:
                 raise ConfigError(
                     f"{path}, line {number}: no prediction of an evaluation ({e!r}); write it anew"
                 ) from e
     return {
-        key: {
-            "golden": records[0]["golden_answers"],
-            **{m: sum(r[m] for r in records) / len(records) for m in METRICS},
-        }
+        key: {"golden": golden[key], **{m: sum(r[m] for r in records) / len(records) for m in METRICS}}
         for key, records in samples.items()
     }
 

@@ -13,7 +13,7 @@ from algos.evaluate.measures import measure
 from algos.evaluate.sets import load_sets
 from algos.evaluate.summary import RESAMPLES, summarize
 from algos.evaluate.tables import result_table
-from algos.evaluate.timing import latency, split_timing
+from algos.evaluate.timing import latency, read_seconds, split_timing
 from algos.rollout import collect
 from algos.rollout_report import is_result
 from grepseek_env.env import GrepSeekEnv
@@ -136,16 +136,16 @@ def evaluate(
             stack.callback(made.close)
             envs.append(made)
         manifest = run_manifest(_settings(policy, sets, samples, seed), corpus_digest=envs[0].backend.corpus_digest)
-        if not overwrite:
-            check_resume(out / "manifest.json", manifest)
-        write_manifest(out / "manifest.json", manifest)
+        if overwrite:
+            _start_over(out)
+        # A folder that is resumed keeps its manifest until all is played: a set may still refuse what it is asked.
+        if not check_resume(out / "manifest.json", manifest):
+            write_manifest(out / "manifest.json", manifest)
         played = []
         for one, own in zip(sets, envs, strict=True):
             if progress and len(sets) > 1:
                 print(one.name, file=sys.stderr)
             folder = out / one.folder
-            if overwrite:
-                (folder / "timing.jsonl").unlink(missing_ok=True)
             records = collect(
                 own,
                 policy,
@@ -165,6 +165,17 @@ def evaluate(
         write_manifest(out / "manifest.json", {**manifest, "episodes": rules})
         analysis = {"by": by, "yes_no_rule": yes_no_rule, "resamples": resamples}
         return _score(out, policy.name, played, analysis, envs[0].rules.tokenizer)
+
+
+def _start_over(out: Path) -> None:
+    """Removes what an earlier evaluation has written here, so that nothing of it is taken for the new one's."""
+    for name in ("summary.json", "table.txt", "timing.json", "predictions.jsonl"):
+        (out / name).unlink(missing_ok=True)
+    manifest = out / "manifest.json"
+    for record in out.glob("*/trajectories.jsonl"):
+        for name in ("timing.jsonl", "manifest.json", "trajectories.jsonl"):
+            record.with_name(name).unlink(missing_ok=True)
+    manifest.unlink(missing_ok=True)
 
 
 def score_recorded(
@@ -191,8 +202,8 @@ def score_recorded(
         trajectories = list(latest.values())
         policies |= {str(t.metadata.get("policy", "?")) for t in trajectories}
         path = run / "manifest.json"
-        settings[name] = json.loads(path.read_bytes()) if path.exists() else {}
-        seconds = [t.metadata["timing"] for t in trajectories if "timing" in t.metadata]
+        settings[name] = _recorded_settings(path)
+        seconds = [times for t in trajectories if (times := read_seconds(t.metadata.get("timing"))) is not None]
         played.append(_Played(name, trajectories, seconds, lambda _id, name=name: name))  # type: ignore[misc]
     if len(policies) > 1:
         raise ConfigError(f"the runs were made by different policies: {', '.join(sorted(policies))}; score each apart")
@@ -201,6 +212,15 @@ def score_recorded(
     write_manifest(out / "manifest.json", {"settings": {"policy": policy, "runs": names}, "runs": settings})
     analysis = {"by": None, "yes_no_rule": yes_no_rule, "resamples": resamples}
     return _score(out, policy, played, analysis, None)
+
+
+def _recorded_settings(path: Path) -> Any:
+    if not path.exists():
+        return {}
+    try:
+        return json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as e:
+        raise ConfigError(f"{path} is no manifest of a run ({e}); remove it, or play the run again") from e
 
 
 def _check_resamples(resamples: int) -> None:

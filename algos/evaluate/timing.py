@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from algos.evaluate.statistics import percentile
+from grepseek_env.errors import TrajectoryError
 from grepseek_env.paths import atomic_file
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from grepseek_env.trajectory import Trajectory
 
-__all__ = ["Seconds", "latency", "split_timing"]
+__all__ = ["Seconds", "latency", "read_seconds", "split_timing"]
 
 Seconds = dict[str, list[float]]
 """`{"model": [...], "tool": [...]}`: seconds of each turn; a turn without a command has 0 for the tool."""
@@ -53,6 +54,16 @@ def split_timing(folder: Path, trajectories: Sequence[Trajectory]) -> tuple[list
     return bare, [known[key] for key in keys if key in known]
 
 
+def read_seconds(value: Any) -> Seconds | None:
+    """Returns the times of an episode as a record's metadata, which may hold anything, gives them; else None."""
+    if not isinstance(value, dict):
+        return None
+    lists = [value.get(part) for part in _PARTS]
+    if not all(isinstance(one, list) and all(isinstance(s, (int, float)) for s in one) for one in lists):
+        return None
+    return {part: list(map(float, value[part])) for part in _PARTS}
+
+
 def _write(path: Path, lines: Iterable[str]) -> None:
     with atomic_file(path) as file:
         file.writelines(f"{line}\n".encode() for line in lines)
@@ -61,9 +72,12 @@ def _write(path: Path, lines: Iterable[str]) -> None:
 def _read(path: Path) -> dict[tuple[str, int], Seconds]:
     out: dict[tuple[str, int], Seconds] = {}
     if path.exists():
-        for line in path.read_text(encoding="utf-8").splitlines():
-            record = json.loads(line)
-            out[record["id"], record["sample"]] = {part: record[part] for part in _PARTS}
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            try:
+                record = json.loads(line)
+                out[record["id"], record["sample"]] = {part: record[part] for part in _PARTS}
+            except (ValueError, KeyError, TypeError) as e:
+                raise TrajectoryError(f"{path}, line {number}: no times of an episode; remove the file") from e
     return out
 
 

@@ -97,7 +97,8 @@ _ENDINGS = ("s", "es", "ed", "d", "ing", "ly", "er", "ers", "less")
 _STEM = 4
 _DOTTED = re.compile(r"(?=(?:[^\W\d_][ .'-]*){3})(?=.*[^\W\d_]{2})[\w .'-]+")
 # Single small letters between dots; initials, as in J. R. R. Tolkien, are capitals.
-_GAPPED = re.compile(r"(?:[\w .'-]*(?<![^\W_])[a-z]\.){2}[\w .'-]*")
+_GAP = re.compile(r"(?<![^\W_])[a-z]\.")
+_NAME_LIKE = re.compile(r"[\w .'-]*")
 _CLAIMS = re.compile(
     r"\bthe (?:final )?answer (?:is|must be)\b"
     r"|\bi (?:can|will|shall) (?:now )?(?:give (?:the|my) )?(?:final )?answer\b"
@@ -181,8 +182,12 @@ def command_findings(command: str, known: Known, guarded: Iterable[tuple[Forms, 
     unread = [part for part in parts if not known.has_like(part.text)]
     unseen = dict.fromkeys(term for part in unread for term in part.terms if not known.knows(term))
     # Letters by themselves say nothing, but many of them with gaps between them are a name that nobody read.
-    gapped = [part.text for part in unread if _GAPPED.fullmatch(part.text)]
+    gapped = [part.text for part in unread if _gapped(part.text)]
     return found + [Finding(Rule.UNSEEN_IN_COMMAND, turn, term) for term in (*unseen, *gapped)]
+
+
+def _gapped(pattern: str) -> bool:
+    return _NAME_LIKE.fullmatch(pattern) is not None and len(_GAP.findall(pattern)) > 1
 
 
 def thought_findings(
