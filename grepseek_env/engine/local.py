@@ -20,7 +20,15 @@ from grepseek_env.engine.programs import open_programs
 from grepseek_env.engine.sandbox import Sandbox
 from grepseek_env.engine.scheduler import usable_cores
 from grepseek_env.engine.together import Batch
-from grepseek_env.errors import BackendClosed, ConfigError, CorpusError, GrepSeekError, LauncherLost
+from grepseek_env.errors import (
+    BackendClosed,
+    ConfigError,
+    CorpusError,
+    EngineFault,
+    GrepSeekError,
+    LauncherLost,
+    SpawnFailed,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -298,9 +306,13 @@ class LocalBackend:
 
         def compute() -> CommandResult:
             try:
-                result = self._runner.run(pipeline, timeout=timeout, max_output_bytes=most, cancels=cancels)
-            except LauncherLost:  # somebody killed it, and all programs with it: nothing came of them
-                result = self._runner.run(pipeline, timeout=timeout, max_output_bytes=most, cancels=cancels)
+                try:
+                    result = self._runner.run(pipeline, timeout=timeout, max_output_bytes=most, cancels=cancels)
+                except LauncherLost:  # somebody killed it, and all programs with it: nothing came of them
+                    result = self._runner.run(pipeline, timeout=timeout, max_output_bytes=most, cancels=cancels)
+            except SpawnFailed:
+                self._store.check_unchanged()  # what could not be opened may be the corpus
+                raise
             self._store.check_unchanged()
             return result
 
@@ -346,7 +358,12 @@ def _open_index(store: CorpusStore) -> Index | None:
 
     def parts(clauses: tuple[Clause, ...]) -> Spans | None:
         found = opened.candidates(clauses, limit_bytes=most)
-        return None if found is ALL else found.spans()
+        if found is ALL:
+            return None
+        try:
+            return found.spans()
+        except EngineFault:  # it was written to just now: it says nothing any more
+            return None
 
     return parts
 

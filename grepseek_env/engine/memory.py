@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from grepseek_env.errors import CorpusChanged
+from grepseek_env.errors import CorpusChanged, SpawnFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -30,10 +30,17 @@ class MemoryCorpus:
     Args:
         path: the file.
         size: its bytes.
+
+    Raises:
+        CorpusChanged: it has another size.
+        SpawnFailed: it cannot be read.
     """
 
     def __init__(self, path: Path, size: int) -> None:
-        data = path.read_bytes()
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise SpawnFailed(f"the corpus cannot be opened: {error}") from error
         if len(data) != size:
             raise CorpusChanged(f"{path} has {len(data)} bytes instead of {size}: prepare it again")
         # Programs print an open last line with a newline.

@@ -6,6 +6,7 @@ a map would end the process. The buffer fits in the second-level cache, so that 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from typing import TYPE_CHECKING, TypeAlias
@@ -316,8 +317,9 @@ def read_pieces(file: int, size: int, buffers: Buffers, scan: Callable[[int], bo
 
 def _read(file: int, place: memoryview, offset: int) -> int:
     total = 0
-    while total < len(place) and (got := os.preadv(file, [place[total:]], offset + total)):
-        total += got
+    with contextlib.suppress(OSError):  # the same to those who ask as a file that ends here
+        while total < len(place) and (got := os.preadv(file, [place[total:]], offset + total)):
+            total += got
     return total
 
 

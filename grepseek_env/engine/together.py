@@ -9,7 +9,7 @@ from grepseek_env.commands import parse
 from grepseek_env.engine.interrupts import HeldSignals
 from grepseek_env.engine.narrowed import NarrowedRunner
 from grepseek_env.engine.scheduler import SCHEDULER
-from grepseek_env.errors import GrepSeekError
+from grepseek_env.errors import GrepSeekError, SpawnFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -147,7 +147,11 @@ class Batch:
     def _run_all(self, pipelines: list[Pipeline], run: Callable[..., list[CommandResult]]) -> None:
         try:
             self._check()
-            results = run(self._runner, pipelines, **self._options)
+            try:
+                results = run(self._runner, pipelines, **self._options)
+            except SpawnFailed:
+                self._check()  # what could not be opened may be the corpus
+                raise
             self._check()
         except GrepSeekError as error:
             for pipeline in pipelines:

@@ -155,7 +155,8 @@ class TokenIndex:
         """Returns a corpus's index; None where there is none, or where numba cannot be imported.
 
         Warns:
-            UserWarning: there is one that is damaged, of other content or of another version; it is not used.
+            UserWarning: there is one that is damaged, of other content or of another version, or that cannot be opened;
+                it is not used.
         """
         path = index_path(store)
         if not path.exists():
@@ -166,6 +167,9 @@ class TokenIndex:
             return None
         except CorpusError as error:
             warnings.warn(f"the index is ignored: {error}. {_remedy(store)}", stacklevel=2)
+            return None
+        except OSError as error:  # such as too many open files: searches work without it
+            warnings.warn(f"the index is ignored: {path} cannot be opened: {error}", stacklevel=2)
             return None
         except ImportError:
             return None
