@@ -24,6 +24,7 @@ ENVIRONMENT = {
     "TORCHDYNAMO_DISABLE": "1",
     "VLLM_LOGGING_LEVEL": "WARNING",
     "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DEDUP_LOGS": "0",
     "TOKENIZERS_PARALLELISM": "false",
 }
 
@@ -47,11 +48,13 @@ def environment() -> dict[str, str]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _shim() -> Iterator[None]:
-    """Puts the stand-in for flash-attention where OpenRLHF's modules find it."""
-    sys.path.insert(0, str(SHIM))
+def _paths() -> Iterator[None]:
+    """Puts the stand-in for flash-attention where OpenRLHF's modules find it, and the helpers of these tests."""
+    added = [str(SHIM), str(HERE)]
+    sys.path[:0] = added
     yield
-    sys.path.remove(str(SHIM))
+    for path in added:
+        sys.path.remove(path)
 
 
 @pytest.fixture(scope="session")
