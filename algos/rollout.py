@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from algos.rollout_commands import run_command
 from algos.rollout_many import check_bounds, play_many
 from algos.rollout_play import Job, episode_seed, play
+from algos.rollout_ray import play_on_ray
 from algos.rollout_report import Progress, Summary, is_result, summarize
 from grepseek_env.cli_support import add_env_arguments, env_kwargs
 from grepseek_env.env import GrepSeekEnv
@@ -156,6 +157,7 @@ def collect(
     timing: bool = False,
     overwrite: bool = False,
     progress: bool = False,
+    ray: bool | int = False,
 ) -> list[Trajectory]:
     """Plays the environment's questions and writes every episode as it ends.
 
@@ -176,6 +178,8 @@ def collect(
             runs then differ.
         overwrite: start over.
         progress: show a progress bar.
+        ray: play in workers on the hosts of a Ray cluster, `parallel` episodes in each: True takes one worker a node,
+            a number so many. `env` (best a function) and `policy` are sent there; the records are written here.
 
     Returns:
         All trajectories of the run, those of earlier sittings included, in the order of the questions.
@@ -204,7 +208,11 @@ def collect(
                     bar.update(record)
 
                 left = (job for job in jobs if job.key not in done)
-                play_many(own, policy, left, keep, parallel=parallel, retries=retries, timing=timing)
+                bounds = {"parallel": parallel, "retries": retries, "timing": timing}
+                if ray is False:
+                    play_many(own, policy, left, keep, **bounds)
+                else:
+                    play_on_ray(env, own.rules, policy, left, keep, workers=None if ray is True else ray, **bounds)
             ids = (own.question_set[i].id for i in range(count))
             wanted = [(question_id, sample) for question_id in ids for sample in range(samples)]
             records = [done[key] for key in wanted]
@@ -290,6 +298,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--samples", type=int, default=1, help="episodes a question (default: 1)")
     add("--parallel", type=int, default=16, metavar="N", help="episodes under way at a time (default: 16)")
     add("--retries", type=int, default=1, metavar="N", help="times a failed episode is played again (default: 1)")
+    add("--ray", type=int, nargs="?", const=True, default=False, metavar="WORKERS",
+        help="play in workers of a Ray cluster, --parallel episodes in each (default: one worker a node)")  # fmt: skip
     add("--timing", action="store_true", help="write seconds a turn into the records; two runs then differ")
     add("--seed", type=int, default=0, help="seed of the policy's random draws (default: 0)")
     add("--overwrite", action="store_true", help="start over where the folder holds another run")
@@ -314,6 +324,7 @@ def run(args: argparse.Namespace) -> int:
             timing=args.timing,
             overwrite=args.overwrite,
             progress=not args.quiet,
+            ray=args.ray,
         )
     except KeyboardInterrupt:
         print(f"\n{_kept(args.out)}; the same command goes on from there", file=sys.stderr)

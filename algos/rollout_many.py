@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     OnDone = Callable[[Job, Trajectory], None]
 
-__all__ = ["check_bounds", "play_many"]
+__all__ = ["StopWhenAllFail", "check_bounds", "play_many"]
 
 _LEAST_STREAK = 16
 _PATIENCE = 30.0
@@ -62,7 +62,7 @@ def play_many(
         GrepSeekError: an error that is no failure of one episode, such as an option that cannot work.
     """
     check_bounds(parallel=parallel, retries=retries)
-    checked = _StopWhenAllFail(on_done, limit=max(_LEAST_STREAK, 4 * parallel))
+    checked = StopWhenAllFail(on_done, limit=max(_LEAST_STREAK, 4 * parallel))
     if parallel == 1:
         for job in jobs:
             for left in range(retries, -1, -1):
@@ -86,8 +86,13 @@ def check_bounds(*, parallel: int, retries: int) -> None:
         raise ConfigError(f"retries is {retries}; it must be 0 or more")
 
 
-class _StopWhenAllFail:
-    """Passes records on, and raises once so many in a row have failed that all will."""
+class StopWhenAllFail:
+    """Passes records on, and raises once so many in a row have failed that all will.
+
+    Args:
+        on_done: gets the records.
+        limit: how many in a row.
+    """
 
     def __init__(self, on_done: OnDone, limit: int) -> None:
         self._on_done = on_done
@@ -95,6 +100,11 @@ class _StopWhenAllFail:
         self._failed = 0
 
     def __call__(self, job: Job, record: Trajectory) -> None:
+        """Takes an episode's record.
+
+        Raises:
+            EngineFault: too many in a row have failed.
+        """
         self._on_done(job, record)
         self._failed = 0 if record.reward_valid else self._failed + 1
         if self._failed >= self._limit:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from policies.base import Policy
     from policies.chat import Completion
 
-__all__ = ["Job", "aplay", "episode_seed", "play"]
+__all__ = ["Job", "aplay", "episode_seed", "failed", "play"]
 
 
 def episode_seed(seed: int, question_id: str, sample: int) -> int:
@@ -172,3 +172,10 @@ async def aplay(
     except EngineFault as error:
         episode.episode.stop(error)
     return episode.trajectory(timing=timing)
+
+
+def failed(rules: Rules, policy: Policy, job: Job, error: EngineFault) -> Trajectory:
+    """Returns the record of an episode of which nothing has come back."""
+    episode = _Play(rules, policy, job)
+    episode.episode.stop(error)
+    return episode.trajectory(timing=False)

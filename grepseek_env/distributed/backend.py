@@ -13,6 +13,7 @@ from __future__ import annotations
 import shlex
 import time
 from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as TookTooLong
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -65,7 +66,7 @@ WHOLE_BYTES = 16 << 30
 """The largest corpus that is copied to one place for commands that need it whole."""
 
 _PCRE = ("-P", "--perl-regexp", "--pcre2", "--engine", "--auto-hybrid-regex")
-_OPEN_SECONDS = 24 * 3600.0  # a part that is not prepared is read once
+START_SECONDS = 120.0  # until every host must answer
 
 
 class PartsBackend:
@@ -190,7 +191,7 @@ class PartsBackend:
                 except HostGone as gone:
                     if self._closed:
                         raise stopped() from gone
-                    part = self._manifest.parts[gone.number].path
+                    part = self._path(gone.number)
                     if last:
                         raise PartLost(
                             f"the host of part {gone.number} ({part}) was lost under {command!r:.200} and again when "
@@ -282,18 +283,27 @@ class PartsBackend:
         return f"PartsBackend({self.parts} parts, {self._facts.bytes} bytes, {self._links.where}{state})"
 
     def _open_parts(self) -> list[PartInfo]:
-        futures = [self._links[number].call("open") for number in range(len(self._links))]
-        infos = []
-        for number, future in enumerate(futures):
+        for number, future in enumerate([self._links[n].call("ping") for n in range(len(self._links))]):
             try:
-                found = future.result(timeout=_OPEN_SECONDS)
+                future.result(timeout=START_SECONDS)
+            except (HostGone, TookTooLong) as error:
+                why = str(error) or f"it does not answer within {START_SECONDS:.0f} seconds; is there room for it?"
+                raise EngineFault(
+                    f"the host of part {number} ({self._path(number)}) cannot be started: {why}"
+                ) from error
+        infos = []
+        for number, future in enumerate([self._links[n].call("open") for n in range(len(self._links))]):
+            try:
+                found = future.result()
             except HostGone as gone:
-                path = self._manifest.parts[number].path
-                raise EngineFault(f"the host of part {number} ({path}) cannot be started: {gone}") from gone
+                raise EngineFault(f"the host of part {number} ({self._path(number)}) was lost: {gone}") from gone
             if isinstance(found, GrepSeekError):
                 raise found
             infos.append(found)
         return infos
+
+    def _path(self, number: int) -> Path:
+        return self._manifest.parts[number].path
 
     def _check_programs(self, infos: Sequence[PartInfo]) -> None:
         for number, info in enumerate(infos):
