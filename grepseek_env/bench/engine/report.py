@@ -19,7 +19,7 @@ __all__ = ["COLUMNS", "results", "table"]
 
 _MISSING = "-"
 COLUMNS = 100
-_LEAST_TEXT = 28
+_LEAST_TEXT = 26
 _BASH_WIDTH = 9
 
 
