@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator
 
-__all__ = ["END_OF_TEXT", "END_OF_TURN", "make_tiny_model", "make_tokenizer"]
+__all__ = ["END_OF_TEXT", "END_OF_TURN", "make_tiny_model", "make_tokenizer", "quiet"]
 
 END_OF_TEXT = "<|endoftext|>"
 END_OF_TURN = "<|im_end|>"
@@ -132,7 +132,7 @@ def make_tiny_model(
     out.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
     try:
-        with _quiet():
+        with quiet():
             model.save_pretrained(temporary)
         tokenizer.save_pretrained(temporary)
         for file in temporary.iterdir():
@@ -146,7 +146,7 @@ def make_tiny_model(
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keeps the progress bar of a write that takes no time away."""
     import transformers  # noqa: PLC0415
 
