@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 
 from grepseek_env.errors import ConfigError
 from policies.base import PolicyStop
@@ -27,8 +28,10 @@ class Budget:
     def __post_init__(self) -> None:
         for name in ("episode_tokens", "context_tokens", "least_tokens"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(f"Budget.{name} is {value!r}; it must be at least 1, or None for no limit")
+            if value is not None and (not isinstance(value, Integral) or value < 1):
+                raise ConfigError(
+                    f"Budget.{name} is {value!r}; it must be a whole number of at least 1, or None for no limit"
+                )
 
     def of_turn(self, wanted: int, *, sampled: int, context: int) -> int:
         """Returns how many tokens the next turn may have.

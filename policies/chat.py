@@ -18,6 +18,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from importlib import import_module
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from grepseek_env.config import closest
@@ -74,6 +75,11 @@ class Sampling:
     logprobs: bool = False
 
     def __post_init__(self) -> None:
+        for name in ("temperature", "top_p", "top_k", "max_tokens", "seed"):
+            value, kind = getattr(self, name), Real if name in {"temperature", "top_p"} else Integral
+            absent = value is None and name in {"top_k", "seed"}
+            if not absent and (not isinstance(value, kind) or isinstance(value, bool)):
+                raise ConfigError(f"Sampling.{name} is {value!r}; it must be a number")
         checks = (
             ("temperature", self.temperature >= 0, "at least 0"),
             ("top_p", 0 < self.top_p <= 1, "above 0 and at most 1"),

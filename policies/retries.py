@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
+from numbers import Real
 from typing import TYPE_CHECKING, TypeVar
 
 from grepseek_env.errors import ConfigError
@@ -53,6 +54,9 @@ class Retry:
     timeout: float = 300.0
 
     def __post_init__(self) -> None:
+        for name in ("attempts", "first_wait", "longest_wait", "deadline", "timeout"):
+            if not isinstance(getattr(self, name), Real):
+                raise ConfigError(f"Retry.{name} is {getattr(self, name)!r}; it must be a number")
         for name, least in (("attempts", 1), ("first_wait", 0), ("longest_wait", 0)):
             if getattr(self, name) < least:
                 raise ConfigError(f"Retry.{name} is {getattr(self, name)!r}; it must be at least {least}")

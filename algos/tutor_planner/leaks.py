@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["LEAK_CHECKS", "Finding", "Known", "Rule", "check_trajectory", "command_findings", "thought_findings"]
 
 # Raise it whenever a rule changes: it is written into every trajectory that passed.
-LEAK_CHECKS = "grepseek-leaks/1"
+LEAK_CHECKS = "grepseek-leaks/2"
 
 
 class Rule(str, Enum):

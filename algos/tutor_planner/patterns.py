@@ -17,6 +17,11 @@ _QUANTIFIER = re.compile(r"\{\d*,?\d*\}")
 _TWO_CASES = re.compile(r"\[([^\W\d_])([^\W\d_])\]")
 _CLASS = re.compile(r"\[\^?\]?[^\]]*\]")
 _CLASS_ESCAPE = re.compile(r"\\[AbBdDsSwWzZ<>]")
+# Patterns that a backtracking matcher may need ages for: a repeated group, or many repetitions side by side.
+_REPEATED_GROUP = re.compile(r"\)[*+{]")
+_REPETITION = re.compile(r"[*+{]")
+_MOST_REPETITIONS = 4
+_MOST_OPTIONAL = 10
 _ENOUGH_SPELLED = 0.4
 _ENOUGH_MATCHED = 0.8
 
@@ -66,6 +71,14 @@ def spells(search: Search, form: str) -> bool:
     wanted = "".join(words(form))
     if not wanted or len(literal) < _ENOUGH_SPELLED * len(wanted):
         return False
+    text = search.text
+    if (
+        _REPEATED_GROUP.search(text)
+        or len(_REPETITION.findall(text)) > _MOST_REPETITIONS
+        or text.count("?") > _MOST_OPTIONAL
+    ):
+        left = iter(wanted)
+        return all(letter in left for letter in literal)  # its letters in their order, whatever is between them
     try:
         match = re.search(search.text, form, re.IGNORECASE)
     except (re.error, OverflowError, RecursionError):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Unreadable", "flag", "json_object", "text", "texts"]
 
 _THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL)
-_FENCE = re.compile(r"```(?:json)?\s*(.*?)```", re.DOTALL)
+_FENCE = re.compile(r"```(?:json)?(.*?)```", re.DOTALL)
 
 
 class Unreadable(GrepSeekError):
@@ -32,7 +32,8 @@ def json_object(reply: str) -> dict[str, Any]:
         Unreadable: there is none, not even after repair.
         ConfigError: the library for repair is not installed.
     """
-    reply = _THOUGHTS.sub("", reply).rpartition("</think>")[2]
+    head, closing, rest = reply.rpartition("</think>")  # an open tag after the last closing one ends nowhere
+    reply = _THOUGHTS.sub("", head + closing).rpartition("</think>")[2] + rest
     fenced = _FENCE.search(reply)
     body = fenced[1] if fenced else reply
     start = body.find("{")
@@ -53,7 +54,10 @@ def _repaired(body: str) -> Any:
         import json_repair  # noqa: PLC0415 - needed by no other part
     except ImportError as e:
         raise ConfigError("a model's reply needs repair: pip install 'grepseek-env[tutor]'") from e
-    return json_repair.loads(body, skip_json_loads=True)
+    try:
+        return json_repair.loads(body, skip_json_loads=True)
+    except (ValueError, RecursionError) as e:
+        raise Unreadable(f"the reply cannot be repaired: {e}") from e
 
 
 def text(values: Mapping[str, Any], name: str, *, optional: bool = False) -> str:

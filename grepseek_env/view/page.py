@@ -13,6 +13,7 @@ import gzip
 import hashlib
 import html
 import json
+import math
 import re
 from dataclasses import dataclass, field
 from importlib import resources
@@ -170,10 +171,23 @@ def _write_chunk(file: IO[bytes], index: _Index, chunk: list[dict[str, Any]]) ->
 
 def _write_block(file: IO[bytes], name: str, value: Any) -> None:
     # ASCII JSON: lone surrogates, which no encoding can hold, travel as escapes. No time stamp: the same page again.
-    data = gzip.compress(json.dumps(value, separators=(",", ":")).encode("ascii"), 6, mtime=0)
+    data = gzip.compress(json.dumps(_finite(value), separators=(",", ":")).encode("ascii"), 6, mtime=0)
     file.write(b'<script type="text/plain" id="%s">' % name.encode())
     file.write(base64.b64encode(data))
     file.write(b"</script>\n")
+
+
+def _finite(value: Any) -> Any:
+    """Returns the value with null for numbers that JSON does not know and browsers do not read: NaN, infinities."""
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case dict():
+            return {key: _finite(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_finite(item) for item in value]
+        case _:
+            return value
 
 
 def _asset(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -111,7 +112,7 @@ def _outcome(turn: Turn, nothing: frozenset[str]) -> str:
 def scores(t: Trajectory) -> tuple[float, float]:
     """Returns F1 and EM: as the environment gave them, else computed."""
     f1, em = t.breakdown.get("f1"), t.breakdown.get("em")
-    if isinstance(f1, (int, float)) and isinstance(em, (int, float)):
+    if isinstance(f1, (int, float)) and isinstance(em, (int, float)) and math.isfinite(f1 + em):
         return float(f1), float(em)
     if not t.golden_answers:
         return 0.0, 0.0
@@ -141,7 +142,7 @@ def row(t: Trajectory, seconds: Seconds | None, *, run: int, question: int, poli
         None if t.answer is None else t.answer[:300],
         round(f1, 6),
         em,
-        t.reward,
+        t.reward if math.isfinite(t.reward) else 0.0,
         int(t.reward_valid),
         finish,
         len(t.turns),
@@ -174,7 +175,7 @@ def detail(t: Trajectory, seconds: Seconds | None) -> dict[str, Any]:
             record |= {part: seconds[part][i] for part in ("model", "tool")}
         if (ids := getattr(turn, "token_ids", None)) is not None:
             record["tokens"] = len(ids)
-        if logprobs := getattr(turn, "logprobs", None):
+        if (logprobs := getattr(turn, "logprobs", None)) and math.isfinite(sum(logprobs)):
             record["logprob"] = sum(logprobs) / len(logprobs)
         if (reason := getattr(turn, "finish_reason", None)) is not None:
             record["stopped"] = reason
@@ -185,7 +186,7 @@ def detail(t: Trajectory, seconds: Seconds | None) -> dict[str, Any]:
         "prompt": t.prompt,
         "turns": turns,
         "answer": t.answer,
-        "breakdown": dict(t.breakdown),
+        "breakdown": {k: v for k, v in t.breakdown.items() if not isinstance(v, float) or math.isfinite(v)},
         "error": t.error,
         "metadata": {key: value for key, value in t.metadata.items() if key != "timing"},
     }

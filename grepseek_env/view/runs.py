@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +57,8 @@ class Run:
                 except (TrajectoryError, UnicodeDecodeError) as e:
                     raise TrajectoryError(f"{self.path}, line {number}: {e}") from e
                 sample = trajectory.metadata.get("sample", 0)
-                own = trajectory.metadata.get("timing") or times.get((trajectory.question_id, sample))
+                known = times.get((trajectory.question_id, sample)) if isinstance(sample, int) else None
+                own = trajectory.metadata.get("timing") or known
                 yield trajectory, _checked(own)
 
 
@@ -65,7 +67,9 @@ def _checked(seconds: Any) -> Seconds | None:
     if not isinstance(seconds, dict):
         return None
     out = {part: seconds.get(part) for part in ("model", "tool")}
-    fits = all(isinstance(v, list) and all(isinstance(s, (int, float)) for s in v) for v in out.values())
+    fits = all(
+        isinstance(v, list) and all(isinstance(s, (int, float)) and math.isfinite(s) for s in v) for v in out.values()
+    )
     return out if fits else None  # type: ignore[return-value]
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import errno
+import gzip
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -16,9 +19,10 @@ import pytest
 from algos.evaluate import compare, evaluate, score_recorded
 from algos.tutor_planner.forms import Forms
 from algos.tutor_planner.leaks import Known, Rule, command_findings
+from algos.tutor_planner.replies import Unreadable, json_object
 from grepseek_env.errors import ConfigError, TrajectoryError
 from grepseek_env.paths import atomic_file
-from grepseek_env.view import find_runs
+from grepseek_env.view import find_runs, write_page
 from policies.base import make_policy
 from policies.openai_wire import find_overflow, merge_stream, read_answer
 
@@ -142,3 +146,50 @@ def test_a_full_disk_was_told_without_the_files_name(tmp_path: Path) -> None:
 def _small_files() -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+
+
+@pytest.mark.parametrize("option", ["temperature", "top_p", "top_k", "max_tokens", "episode_tokens", "attempts"])
+def test_a_word_where_a_number_belongs_ended_with_a_traceback(option: str) -> None:
+    pytest.importorskip("openai")
+    with pytest.raises(ConfigError, match=rf"{option} is 'abc'"):
+        make_policy("openai", model="m", base_url="http://127.0.0.1:9/v1", **{option: "abc"})
+
+
+def test_a_reply_nested_too_deep_ended_a_tutor_run_and_every_resume_of_it() -> None:
+    for reply in ('{"a":' * 5000, '{"a":' + "[" * 50_000):
+        with pytest.raises(Unreadable):
+            json_object(reply)
+
+
+def test_think_tags_and_fences_without_an_end_were_read_in_quadratic_time() -> None:
+    assert json_object("<think>" * 50_000 + '{"a": 1}') == {"a": 1}
+    assert json_object("```json" + " " * 50_000 + '{"a": 1}') == {"a": 1}
+    assert json_object('<think>{"a": 2}</think>```json\n{"a": 1}\n```') == {"a": 1}
+
+
+def test_a_pattern_that_backtracks_held_the_leak_rules_up_for_ever() -> None:
+    known = Known()
+    known.add("Where is it?")
+    guarded = [(Forms("Antananarivo autonomous province"), True)]
+    for pattern in (
+        "([a-z ]+)+!|antananarivo autonom",
+        f"{'.*' * 14}!|antananarivo autonom",
+        f"{'a?' * 60}ntananarivo",
+    ):
+        assert command_findings(f"rg '{pattern}' corpus.jsonl", known, guarded)
+
+
+def test_one_number_that_json_does_not_know_left_the_whole_page_empty(tmp_path: Path) -> None:
+    run = keyword(tmp_path) / "world_tiny_test"
+    first, second = map(json.loads, (run / "trajectories.jsonl").read_text().splitlines())
+    first["turns"][0] |= {"token_ids": [1, 2], "logprobs": [float("nan"), -1.0]}
+    first["breakdown"]["f1"] = float("nan")
+    first["metadata"] |= {"loss": [float("inf")], "timing": {"model": [float("nan")], "tool": [0.0]}}
+    second["metadata"]["sample"] = [1]  # ended with a traceback
+    (run / "trajectories.jsonl").write_text(f"{json.dumps(first)}\n{json.dumps(second)}\n")
+    page = write_page(find_runs([tmp_path]), tmp_path / "view.html")
+    assert page.trajectories == 2
+    blocks = re.findall(r'<script type="text/plain" id="[^"]+">([^<]+)</script>', page.path.read_text())
+    assert blocks
+    for block in blocks:
+        json.loads(gzip.decompress(base64.b64decode(block)), parse_constant=pytest.fail)
