@@ -127,7 +127,15 @@ class SpawnFailed(EngineFault):
 
 
 class LauncherLost(EngineFault):
-    """The confined process that starts programs died, and the programs with it; a command is run once more."""
+    """The confined process that starts programs died, and the programs with it; a command is run once more.
+
+    Attributes:
+        untold: it died before it was told what to do, so nothing of it was done.
+    """
+
+    def __init__(self, message: str, *, untold: bool = False) -> None:
+        super().__init__(message)
+        self.untold = untold
 
 
 class PartLost(EngineFault):

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from grepseek_env.engine.confine.launcher import take_all
 from grepseek_env.engine.interrupts import HeldSignals
+from grepseek_env.engine.started import is_ending
 from grepseek_env.errors import BackendClosed, EngineFault, SpawnFailed
 from grepseek_env.types import CommandResult
 
@@ -241,12 +242,18 @@ class Chain:
             EngineFault: the exit status of a program was lost.
         """
         waiting = [number for number, process in enumerate(self.processes) if process.returncode is None]
-        self.killed.update(number for number in waiting if not self.has_ended(number))
+        for number in waiting:
+            process = self.processes[number]
+            if not (process.has_ended() or is_ending(process.pid)):
+                self.killed.add(number)
         for number in waiting:
             self.processes[number].kill()
         lost = take_all([self.processes[number] for number in waiting])
         if lost is not None:
-            raise lost
+            try:
+                raise lost
+            finally:
+                del lost  # as it holds this frame
 
     def check_not_killed(self, argvs: Sequence[Sequence[str]]) -> None:
         """Looks, after `stop`, for programs that others killed: what they had yet to write is missing.

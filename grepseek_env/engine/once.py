@@ -192,13 +192,18 @@ class Once:
         """Returns the last program's, after `stop`.
 
         Raises:
-            EngineFault: it was killed from outside.
+            EngineFault: a program was killed from outside.
         """
-        chain, last = self._chain, len(self._argvs) - 1
-        code = chain.codes()[last]
-        if code == KILLED and last not in chain.killed:
-            raise EngineFault(f"{self._argvs[last][0]} was killed from outside: too little memory?")
-        return code
+        self.check_not_killed()
+        return self._chain.codes()[-1]
+
+    def check_not_killed(self) -> None:
+        """Looks, after `stop`, for programs that others killed.
+
+        Raises:
+            EngineFault: there is one; what was written may lack its part.
+        """
+        self._chain.check_not_killed(self._argvs)
 
     def messages(self) -> tuple[bytes, ...]:
         """Returns what each program wrote on stderr, after `stop`."""

@@ -93,6 +93,8 @@ def feed(
             if done and messages:
                 return None
             try:
+                if not timed_out:
+                    once.check_not_killed()
                 code = once.exit_code() if done else None
             except EngineFault:  # killed, perhaps by its limits: it then has to suffer from them by itself
                 return None

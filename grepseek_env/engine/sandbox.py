@@ -230,9 +230,12 @@ class Sandbox:
                     handles=handles,
                     inherited=inherited,
                 )
-            except (LauncherLost, PermissionError, FileNotFoundError):
-                # It died, or a program was replaced after the launcher had looked at it: once more with another.
+            except LauncherLost as lost:
                 LAUNCHERS.drop(launcher)
+                if attempt == 2 or not lost.untold:  # a program that was started may have written something
+                    raise
+            except (PermissionError, FileNotFoundError):
+                LAUNCHERS.drop(launcher)  # a program was replaced after the launcher had looked at it
                 if attempt == 2:
                     raise
         raise AssertionError  # both attempts return or raise

@@ -142,6 +142,8 @@ class _Run(ABC):
             self.stop()
         cut = self.output.cut
         done = not cut and not timed_out
+        if self.after and not timed_out:
+            self.after.check_not_killed()
         if self.messages is None and self.workers:  # the first slice never ended
             self.messages = self.workers[0].messages()
         messages = (*(self.messages or ()), *(self.after.messages() if self.after else ()))

@@ -12,8 +12,9 @@ from grepseek_env.errors import EngineFault
 if TYPE_CHECKING:
     import subprocess
 
-__all__ = ["Direct", "Started"]
+__all__ = ["Direct", "Started", "is_ending"]
 
+_PF_EXITING = 4
 _HAS_PIDFD = hasattr(os, "pidfd_open")
 _HAS_WAITID = hasattr(os, "waitid")  # without it (macOS before Python 3.13) nobody can look without taking
 
@@ -50,6 +51,18 @@ class Started(Protocol):
         Raises:
             EngineFault: the exit code was lost.
         """
+
+
+def is_ending(pid: int) -> bool:
+    """Returns whether a process that is still there has begun to end, where that can be seen.
+
+    It closes its files first: whoever reads from it may have seen its end before it has an exit code.
+    """
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - on the way to every cancelled program
+            return bool(int(file.read().rpartition(b")")[2].split()[6]) & _PF_EXITING)
+    except (OSError, IndexError, ValueError):
+        return False
 
 
 class Direct:

@@ -123,8 +123,13 @@ def eventually(condition: object, what: str) -> None:
     pytest.fail(f"never came true: {what}")
 
 
-def descendants(pid: int) -> set[int]:
-    """Returns the ids of all processes under this one, but for the launchers, which wait for the next command."""
+def descendants(pid: int, *, launchers: bool = False) -> set[int]:
+    """Returns the ids of all processes under this one.
+
+    Args:
+        pid: its own.
+        launchers: count those too that wait for the next command.
+    """
     parents: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -134,7 +139,7 @@ def descendants(pid: int) -> set[int]:
     while fresh:
         fresh = {child for child, parent in parents.items() if parent in fresh} - found
         found |= fresh
-    return {each for each in found if not is_launcher(each)}
+    return {each for each in found if launchers or not is_launcher(each)}
 
 
 def working_in(folder: Path) -> set[int]:

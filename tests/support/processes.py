@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -36,6 +37,16 @@ def children() -> set[int]:
     return {pid for pid in found if _name_of(pid) not in {_KEEPER, _LAUNCHER, ""}}
 
 
+def below(parent: int) -> set[int]:
+    """Returns the process ids of all processes under one; quickly, so that those that live briefly are seen."""
+    found: set[int] = set()
+    fresh = _children_of(parent)
+    while fresh:
+        found |= fresh
+        fresh = {each for pid in fresh for each in _children_of(pid)} - found
+    return found
+
+
 def is_launcher(pid: int) -> bool:
     """Returns whether a process is a launcher of programs, or the keeper of some."""
     return _name_of(pid) in {_KEEPER, _LAUNCHER}
@@ -59,11 +70,10 @@ def keepers() -> set[int]:
 
 def _children_of(pid: int | str) -> set[int]:
     found: set[int] = set()
-    for file in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            found.update(map(int, file.read_text().split()))
-        except (FileNotFoundError, ProcessLookupError):  # the thread ended meanwhile
-            continue
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+        for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - often, and quickly
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # or this thread of it
+                found.update(map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split()))
     return found
 
 

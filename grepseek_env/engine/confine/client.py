@@ -28,6 +28,7 @@ __all__ = ["LAUNCHERS", "Launchers"]
 
 _START_SECONDS = 60
 _ANSWER_SECONDS = 60
+_TRIES = 4
 _MOST_LAUNCHERS = 16  # a few MB of memory each; the one that was used least recently ends first
 _PACKAGE = Path(__file__).parents[2]
 
@@ -150,14 +151,15 @@ class Launchers:
 
     def _make(self, profile: Profile) -> Launcher:
         try:
-            if self._keeper is not None:
+            for _ in range(_TRIES):
+                if self._keeper is None:
+                    self._keeper = _Keeper()
                 try:
                     return self._keeper.open(profile)
-                except ConnectionError:
+                except ConnectionError:  # somebody killed it, or the launcher it had made
                     self._keeper.close()
                     self._keeper = None
-            self._keeper = _Keeper()
-            return self._keeper.open(profile)
+            raise BrokenPipeError("it was killed each time before it had begun")
         except OSError as error:
             raise SpawnFailed(
                 f"the process that starts programs could not be started: {error}; too many open files or processes? "

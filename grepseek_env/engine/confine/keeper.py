@@ -75,6 +75,7 @@ def main(control: int) -> None:
 class _Keeper:
     def __init__(self, control: socket.socket) -> None:
         self.control = control
+        self.caller = os.getppid()
         self.launchers: set[int] = set()
         self.spills: set[bytes] = set()
         self.group, self.group_text = make_group(f"grepseek-{os.getpid()}")
@@ -148,8 +149,9 @@ class _Keeper:
             for pid in left:
                 _kill(pid)
             select.select((), (), (), 0.005)
-        for folder in self.spills:
-            _remove(folder)
+        if os.getppid() != self.caller:  # one that lives still needs them, and removes them itself
+            for folder in self.spills:
+                _remove(folder)
         if self.group:
             for _ in range(_TRIES):
                 try:

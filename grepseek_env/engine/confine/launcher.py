@@ -259,13 +259,15 @@ class Launcher:
         passed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack(f"={len(handles)}i", *handles))] if handles else []
         with self._lock:
             if self.lost:
-                raise self._gone("it ended earlier")
+                raise self._gone("it ended earlier", untold=True)
+            told = False
             try:
                 self._channel.sendmsg([message], passed, socket.MSG_NOSIGNAL)
+                told = True
                 data, found = receive(self._channel)
             except OSError as error:
                 self._end()
-                raise self._gone(str(error)) from error
+                raise self._gone(str(error), untold=not told) from error
             except BaseException:  # an answer that nobody reads would be taken for the next one's
                 self._end()
                 raise
@@ -288,29 +290,34 @@ class Launcher:
         self._channel.close()
 
     @staticmethod
-    def _gone(why: str) -> LauncherLost:
-        return LauncherLost(f"the process that starts programs is gone ({why}); the next command starts another")
+    def _gone(why: str, *, untold: bool = False) -> LauncherLost:
+        return LauncherLost(
+            f"the process that starts programs is gone ({why}); the next command starts another", untold=untold
+        )
 
 
 def take_all(programs: Sequence[Started]) -> EngineFault | None:
     """Takes the exit codes of programs that have ended or were killed; returns what was lost, if any was."""
     lost: EngineFault | None = None
     together: dict[Launcher, list[Launched]] = {}
-    for program in programs:
-        if isinstance(program, Launched):
-            program.wait()
-            together.setdefault(program.launcher, []).append(program)
-            continue
-        try:
-            program.take()
-        except EngineFault as fault:
-            lost = fault
-    for launcher, ours in together.items():
-        try:
-            launcher.take(ours)
-        except EngineFault as fault:
-            lost = fault
-    return lost
+    try:
+        for program in programs:
+            if isinstance(program, Launched):
+                program.wait()
+                together.setdefault(program.launcher, []).append(program)
+                continue
+            try:
+                program.take()
+            except EngineFault as fault:
+                lost = fault
+        for launcher, ours in together.items():
+            try:
+                launcher.take(ours)
+            except EngineFault as fault:
+                lost = fault
+        return lost
+    finally:
+        lost = None  # it holds this frame, and with it descriptors of the command, until the collector comes
 
 
 def _code(pid: int, answer: tuple[Any, ...]) -> int | None:
