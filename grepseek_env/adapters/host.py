@@ -96,8 +96,8 @@ def ensure_daemon(corpus: str) -> subprocess.Popen[str] | None:
             )
         line = process.stdout.readline() if process.stdout is not None else ""
         if not line.startswith("serving"):
-            process.kill()
-            process.wait()
+            with process:  # closes its pipes and waits for it
+                process.kill()
             said = log.read_text(encoding="utf-8", errors="replace").strip()[-2000:]
             raise EngineFault(f"no daemon could be started for {corpus}: {said or 'it said nothing'}")
         return process
@@ -156,12 +156,8 @@ class Host:
                 self._backend.close()
             if self._writer is not None:
                 self._writer.close()
-            if self._daemon is not None and self._daemon.stdin is not None:
-                self._daemon.stdin.close()
-                self._daemon.wait()
-                if self._daemon.stdout is not None:
-                    self._daemon.stdout.close()
-            self._backend, self._writer, self._daemon = None, None, None
+            self._end_daemon()
+            self._backend, self._writer = None, None
 
     def _run(self, pending: Pending) -> Result:
         wait = _FIRST_WAIT
@@ -185,10 +181,18 @@ class Host:
             if self._backend is None:
                 o = self.options
                 if o.daemon == "start":
-                    self._daemon = ensure_daemon(o.corpus) or self._daemon
+                    started = ensure_daemon(o.corpus)
+                    if started is not None:
+                        self._end_daemon()
+                        self._daemon = started
                 where = {"start": True, "find": None, "off": False}.get(o.daemon, o.daemon)
                 self._backend = open_backend(o.corpus, daemon=where, limits=self.rules.config.limits)
             return self._backend
+
+    def _end_daemon(self) -> None:
+        if self._daemon is not None:
+            with self._daemon:  # closes its standard input, which ends it, and waits
+                self._daemon = None
 
     def _drop(self, backend: SearchBackend | None) -> None:
         """Has the next command open the backend anew: its daemon may be gone for good."""
