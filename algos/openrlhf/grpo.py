@@ -157,7 +157,14 @@ class GRPORecipe:
             *self.extra,
         ]
         environ = self.agent().to_environ()
-        after = evaluation(self.out, "grpo", self.corpus, chatml=not self.chat_template)
+        rules = [
+            *("--max-turns", str(self.max_turns)),
+            *("--max-observation-tokens", str(self.max_observation_tokens)),
+            *("--max-tokens", str(self.turn_tokens)),
+            *("--reward", self.reward),
+            *(["--system-prompt", _absolute(self.system_prompt)] if self.system_prompt else []),
+        ]
+        after = evaluation(self.out, "grpo", self.corpus, chatml=not self.chat_template, rules=rules)
         if not self.ray:
             return Launch([sys.executable, *argv], environ, after)
         runtime = json.dumps({"env_vars": environ}, sort_keys=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from grepseek_env.config import closest
 from grepseek_env.errors import ConfigError
+from grepseek_env.tasks import BENCHMARKS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -121,13 +122,14 @@ class Launch:
             ) from e
 
 
-def evaluation(model: str, name: str, corpus: str, *, chatml: bool) -> list[str]:
+def evaluation(model: str, name: str, corpus: str, *, chatml: bool, rules: Sequence[str] = ()) -> list[str]:
     """Returns the two commands that serve a checkpoint and evaluate it, token in, token out.
 
     Args:
         model: its folder.
         name: what it is called when it is served.
         corpus: that is searched.
+        rules: options of the episodes, where they were other than the defaults.
         chatml: it was trained with the recipes' template, which a checkpoint of GRPO alone does not hold.
     """
     serve = ["python", "-m", "vllm.entrypoints.openai.api_server", "--model", model, "--served-model-name", name]
@@ -135,4 +137,7 @@ def evaluation(model: str, name: str, corpus: str, *, chatml: bool) -> list[str]
     ask = ["grepseek", "eval", "--policy", "openai", "--model", name, "--base-url", "http://localhost:8000/v1"]
     for option in options:
         ask += ["--policy-option", option]
-    return [shlex.join([*serve, "--port", "8000"]), shlex.join([*ask, "--corpus", corpus, "--out", f"evals/{name}"])]
+    ask += ["--tokenizer", model, *rules, "--corpus", corpus]
+    if not corpus.startswith("world:"):  # a generated world brings its own
+        ask += ["--questions", ",".join(BENCHMARKS)]
+    return [shlex.join([*serve, "--port", "8000"]), shlex.join([*ask, "--out", f"evals/{name}"])]

@@ -14,6 +14,7 @@ from algos.openrlhf.data import grpo_rows
 from algos.openrlhf.recipe import preset
 from algos.openrlhf.template import load_tokens, template_of
 from grepseek_env.adapters.openrlhf import question_of
+from grepseek_env.cli import _parser
 from grepseek_env.env import make_rules
 from grepseek_env.errors import ConfigError
 from grepseek_env.tasks import load_question_set, write_questions
@@ -61,11 +62,17 @@ def test_the_command_is_printed_as_a_shell_reads_it(action: str, capsys: pytest.
     assert main([action, "--preset", "paper-9b", "--print", "--learning-rate", "2e-6"]) == 0
     shown, _, after = capsys.readouterr().out.partition("\n# then")
     recipes: dict[str, tuple[Any, Any]] = {"sft": (sft.SFTRecipe, sft.PRESETS), "grpo": (grpo.GRPORecipe, grpo.PRESETS)}
-    launch = preset(*recipes[action], "paper-9b", learning_rate=2e-6).launch()
+    recipe = preset(*recipes[action], "paper-9b", learning_rate=2e-6)
+    launch = recipe.launch()
     words = shlex.split(shown.replace(" \\\n", " "))  # a shell joins such lines, shlex does not
     assert words == [*(f"{k}={v}" for k, v in launch.environ.items()), *launch.argv]
     assert "2e-06" in words
-    assert ["grepseek", "eval"] in [shlex.split(line)[:2] for line in after.splitlines()]
+    serve, ask = [shlex.split(line) for line in after.splitlines()[1:]]
+    assert serve[:3] == ["python", "-m", "vllm.entrypoints.openai.api_server"]
+    assert ask[:2] == ["grepseek", "eval"]
+    args = _parser(ask[1:]).parse_args(ask[1:])
+    assert (args.model, args.tokenizer, args.corpus) == (action, recipe.out, "wiki18")
+    assert args.questions.split(",")[0] == "nq"
 
 
 @pytest.mark.parametrize(
