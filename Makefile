@@ -11,7 +11,7 @@ TORCH_INDEX ?=
 SIZE ?= 256MB
 VLLM_PYTHON ?= $(BIN)/python
 
-.PHONY: help demo test test-fast test-slow test-vllm test-openrlhf fuzz lint types layers check format bench bench-engine wheel-demo golden clean
+.PHONY: help demo test test-fast test-slow test-vllm test-openrlhf test-ray fuzz lint types layers check format bench bench-engine wheel-demo golden clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -53,6 +53,13 @@ test-vllm: ## a tiny model in a real vLLM; VLLM_PYTHON is the Python of an envir
 
 test-openrlhf: ## the recipes against a real OpenRLHF and vLLM on the CPU; builds .venv-openrlhf, see .ci/openrlhf
 	bash .ci/openrlhf
+
+$(VENV)/.ray: $(VENV)/.test
+	$(PIP) -e '.[ray]'
+	touch $@
+
+test-ray: $(VENV)/.ray ## a corpus in parts and rollout workers over local Ray clusters
+	$(BIN)/python -m pytest -m ray tests/distributed
 
 fuzz: $(VENV)/.test ## property tests with the long profile, then 200,000 random commands and ten minutes of turns
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -n $(WORKERS) -m "not openrlhf and not ray" -k "property or fuzz"
