@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import sys
 import time
+from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -333,7 +334,15 @@ def run(args: argparse.Namespace) -> int:
         policy.close()
     print(_report(trajectories, time.perf_counter() - start))
     print(args.out / "trajectories.jsonl")
-    return 0
+    return _tell_faults(trajectories)
+
+
+def _tell_faults(trajectories: Iterable[Trajectory]) -> int:
+    """Says on stderr why episodes failed; returns 1 where some did: the same command plays them again."""
+    reasons = Counter(t.error or t.finish_reason for t in trajectories if not is_result(t))
+    for reason, count in reasons.most_common(3):
+        print(f"grepseek: {count} failed: {reason}", file=sys.stderr)
+    return int(bool(reasons))
 
 
 def _kept(out: Path) -> str:

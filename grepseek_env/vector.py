@@ -42,8 +42,8 @@ class GrepSeekVectorEnv(VectorEnv[Observations, Sequence[str], NDArray[Any]]):
             step, which ignores its action. "SameStep": in the step itself; info then holds `final_obs` and
             `final_info`. "Disabled": when `reset` is called with ``options={"reset_mask": MASK}``.
         disjoint: deal the questions out, so that no two sub-environments ask the same: number i then plays what
-            ``GrepSeekEnv(shard=(i, N), ...)`` plays. False gives all questions to each, as Gymnasium's own vector
-            environments do.
+            ``GrepSeekEnv(shard=(i, N), ...)`` plays. Where there are fewer questions than sub-environments, some have
+            the same one. False gives all questions to each, as Gymnasium's own vector environments do.
         max_episode_steps: what a spec may inject; an episode's turns are bounded by `max_turns`.
         options: every other keyword of `GrepSeekEnv`. `timing` adds the seconds of all commands of the step.
 

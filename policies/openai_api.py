@@ -172,7 +172,8 @@ class OpenAIModel(ChatModel):
         except openai.APIStatusError as e:
             return _refused(e, self.name)
         except openai.APIError as e:
-            raise TransientError(f"the connection failed: {e} ({type(e.__cause__).__name__}: {e.__cause__})") from e
+            cause = f"{type(e.__cause__).__name__}: {e.__cause__}"
+            raise TransientError(f"the connection to {self._client.base_url} failed: {e} ({cause})") from e
         content: bytes = raw.http_response.content
         if self._stream:
             return merge_stream(content.decode("utf-8", "replace").splitlines())

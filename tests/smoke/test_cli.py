@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -223,3 +224,16 @@ def test_reader_that_goes_away_is_no_error(corpus: Path) -> None:
     command = " ".join(GREPSEEK) + f" run --corpus {corpus} 'cat corpus.jsonl' | head -c 1"
     out = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=True)
     assert out.stderr == ""
+
+
+def test_a_rollout_whose_episodes_fail_says_why(tmp_path: Path) -> None:
+    with socket.socket() as listener:  # bound and not listening: every connection is refused
+        listener.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+        out = grepseek(
+            *("rollout", "--policy", "openai", "--model", "m", "--base-url", url, "--limit", "2", "--retries", "0"),
+            *("--policy-option", "attempts=1", "--out", tmp_path / "run", "--quiet"),
+            code=1,
+        )
+    assert "2 failed" in out.stderr
+    assert url in out.stderr  # so that a wrong address can be seen
