@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import marshal
 import os
 import socket
 import struct
@@ -80,6 +81,8 @@ class _Keeper:
         return self._channel.fileno()
 
     def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._channel.sendmsg([marshal.dumps({})], (), socket.MSG_NOSIGNAL)
         self._channel.close()
         with contextlib.suppress(ChildProcessError):
             self._process.wait()

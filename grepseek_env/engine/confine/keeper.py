@@ -75,7 +75,6 @@ def main(control: int) -> None:
 class _Keeper:
     def __init__(self, control: socket.socket) -> None:
         self.control = control
-        self.caller = os.getppid()
         self.launchers: set[int] = set()
         self.spills: set[bytes] = set()
         self.group, self.group_text = make_group(f"grepseek-{os.getpid()}")
@@ -98,7 +97,11 @@ class _Keeper:
                 data, handles = receive(self.control)
                 if not data:
                     break
-                self._launch(decode(data), handles, (woken, wake))
+                wanted = decode(data)
+                if wanted:
+                    self._launch(wanted, handles, (woken, wake))
+                else:  # a farewell: who says it lives on, and removes its temporary files itself
+                    self.spills.clear()
         self._end()
 
     def _launch(self, wanted: dict[str, Any], handles: list[int], own: tuple[int, int]) -> None:
@@ -149,9 +152,8 @@ class _Keeper:
             for pid in left:
                 _kill(pid)
             select.select((), (), (), 0.005)
-        if os.getppid() != self.caller:  # one that lives still needs them, and removes them itself
-            for folder in self.spills:
-                _remove(folder)
+        for folder in self.spills:
+            _remove(folder)
         if self.group:
             for _ in range(_TRIES):
                 try:

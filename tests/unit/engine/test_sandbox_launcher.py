@@ -160,7 +160,6 @@ def test_a_fork_has_launchers_of_its_own(sandbox: Sandbox) -> None:
         code = 1
         try:
             good = run(sandbox, COUNT, ["sort"]).stdout == COUNTED and launchers().isdisjoint(before)
-            LAUNCHERS.close()
             code = 0 if good else 2
         finally:
             os._exit(code)
