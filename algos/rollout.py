@@ -11,7 +11,6 @@ import contextlib
 import hashlib
 import sys
 import time
-from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -338,11 +337,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _tell_faults(trajectories: Iterable[Trajectory]) -> int:
-    """Says on stderr why episodes failed; returns 1 where some did: the same command plays them again."""
-    reasons = Counter(t.error or t.finish_reason for t in trajectories if not is_result(t))
-    for reason, count in reasons.most_common(3):
-        print(f"grepseek: {count} failed: {reason}", file=sys.stderr)
-    return int(bool(reasons))
+    """Says on stderr that episodes failed, and why one did; returns 1 then: the same command plays them again."""
+    faults = [t for t in trajectories if not is_result(t)]
+    if faults:
+        reason = faults[0].error or faults[0].finish_reason
+        print(f"grepseek: {len(faults)} failed, the first of them so: {reason}", file=sys.stderr)
+    return int(bool(faults))
 
 
 def _kept(out: Path) -> str:
