@@ -39,6 +39,8 @@ def open_corpus(corpus: str | PathLike[str] | CorpusStore, *, progress: bool = F
         return corpus
     if not isinstance(corpus, (str, PathLike)):
         raise ConfigError(f"corpus is {corpus!r}; it must be a path, a CorpusStore or a name such as 'world:tiny'")
+    if is_parts(corpus):
+        raise ConfigError(f"{corpus} is a corpus in parts, which has no store of its own: pass it to open_backend()")
     path = Path(corpus)
     if not path.exists() and isinstance(corpus, str):
         path = resolve_corpus(corpus, progress=progress)

@@ -178,12 +178,15 @@ def _corpus(args: argparse.Namespace) -> int:
     from grepseek_env.corpus.slices import build_slices, find_slices
     from grepseek_env.corpus.store import CorpusStore
     from grepseek_env.corpus.verify import info, verify
-    from grepseek_env.distributed.parts import split_corpus
+    from grepseek_env.distributed.parts import PartsManifest, is_manifest, split_corpus
     from grepseek_env.engine.index.build import build_index
     from grepseek_env.engine.index.index import index_info, verify_index
     from grepseek_env.engine.kernels.load import WORTH_COMPILING, load
 
     progress = sys.stderr.isatty()
+    if args.corpus_command in {"build", "info", "verify"} and is_manifest(args.path):
+        parts = PartsManifest.read(args.path).parts
+        return max(_corpus(argparse.Namespace(**{**vars(args), "path": str(part.path)})) for part in parts)
     match args.corpus_command:
         case "build":
             path = Path(args.path)

@@ -27,7 +27,7 @@ from grepseek_env.distributed.whole import Views, complaint, reads_content
 from grepseek_env.engine.executor import Cancellation, execute, stopped
 from grepseek_env.engine.explain import explain_plan
 from grepseek_env.engine.interrupts import HeldSignals
-from grepseek_env.engine.loop import Bounds, OutOfTime
+from grepseek_env.engine.loop import Bounds, Loop, OutOfTime
 from grepseek_env.engine.plan import Merge, Sequential, Sliced
 from grepseek_env.engine.planner import plan
 from grepseek_env.engine.programs import open_programs
@@ -364,16 +364,9 @@ class PartsBackend:
                 end=len(pipeline.text),
             )
         bounds = left()
-        ends = time.monotonic() + bounds.timeout
-
-        def check() -> None:
-            if time.monotonic() > ends:
-                raise OutOfTime
-            if self._closed:
-                raise stopped()
-
+        loop = Loop(bounds)
         try:
-            view = self._views.assembled(self._links, self._sizes, check)
+            view = self._views.assembled(self._links, self._sizes, lambda: loop.turn(0))
         except OutOfTime:
             return CommandResult(b"", b"", None, timed_out=True)
         except OSError as error:

@@ -13,7 +13,7 @@ from grepseek_env.engine.local import MODES
 from grepseek_env.errors import ConfigError
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeIs
+    from typing import TypeGuard
 
     from grepseek_env.distributed.backend import PartsBackend
     from grepseek_env.distributed.hosts import HostOptions
@@ -27,7 +27,7 @@ _RAY = "ray://"
 _ADDRESS = re.compile(r"ray://(?P<address>[^/]*)(?P<path>/.+)", re.DOTALL)
 
 
-def is_parts(corpus: object) -> TypeIs[str | os.PathLike[str]]:
+def is_parts(corpus: object) -> TypeGuard[str | os.PathLike[str]]:
     """Returns whether `corpus` names a corpus in parts: a manifest, or `ray://` and the path of one."""
     return is_manifest(corpus) or (isinstance(corpus, str) and corpus.startswith(_RAY))
 

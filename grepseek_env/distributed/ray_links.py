@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import os
@@ -192,4 +193,5 @@ class _RayLink:
 
     def tell(self, method: str, *arguments: Any) -> None:
         if self._ray.is_initialized():
-            getattr(self._actor, method).options(concurrency_group=_CONTROL).remote(*arguments)
+            with contextlib.suppress(self._ray.exceptions.RayActorError):  # what it was to end has ended
+                getattr(self._actor, method).options(concurrency_group=_CONTROL).remote(*arguments)

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from grepseek_env.backend import open_backend
+from grepseek_env.backend import open_backend, open_corpus
+from grepseek_env.cli import main
 from grepseek_env.commands import parse
 from grepseek_env.corpus.store import CorpusStore
 from grepseek_env.distributed.open import open_parts
@@ -50,6 +51,17 @@ def test_a_corpus_cut_and_opened_in_parts_has_the_same_digest_and_answers(tmp_pa
         assert "3, in this process" in parts.explain(command)
 
 
+def test_the_command_line_cuts_and_prepares_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "wiki.jsonl").write_bytes(ordinary(40))
+    assert main(["corpus", "split", str(tmp_path / "wiki.jsonl"), "--parts", "2"]) == 0
+    manifest = capsys.readouterr().out.strip()
+    assert manifest == str(tmp_path / "wiki.jsonl.parts" / "wiki.parts.json")
+    assert main(["corpus", "build", manifest]) == 0
+    assert main(["corpus", "verify", manifest]) == 0
+    assert capsys.readouterr().out.count("content as recorded") == 2
+    assert main(["run", "wc -l corpus.jsonl", "--corpus", manifest]) == 0
+
+
 def test_parts_without_a_recorded_digest_have_one_of_their_own(tmp_path: Path) -> None:
     for name, text in (("a.txt", "one\n"), ("b.txt", "two\n")):
         (tmp_path / name).write_text(text)
@@ -84,6 +96,8 @@ def test_what_is_no_manifest_says_why(tmp_path: Path, text: str, said: str) -> N
 def test_what_cannot_be_opened_says_why(tmp_path: Path) -> None:
     assert is_manifest("x.parts.json")
     assert not is_manifest("x.json")
+    with pytest.raises(ConfigError, match="pass it to open_backend"):
+        open_corpus(tmp_path / "x.parts.json")
     with pytest.raises(CorpusNotFound, match="no manifest"):
         open_backend(tmp_path / "x.parts.json")
     parts = {"a": b"one\n", "open": b"two", "mark": b"\xef\xbb\xbfthree\n"}
