@@ -68,7 +68,7 @@ def train(model: Path, out: Path, steps: int, learning_rate: float) -> list[dict
         max_turns=4,
         max_observation_tokens=48,
         learning_rate=learning_rate,
-        record="record",
+        record=str(out / "record"),
         save_steps=-1,
         resume=False,
     )

@@ -134,7 +134,7 @@ def test_two_steps_of_grpo(checkpoints: Path, environment: dict[str, str], tmp_p
         max_turns=4,
         max_observation_tokens=48,
         learning_rate=1e-3,
-        record="record",
+        record=str(tmp_path / "record"),
     )
     launch = recipe.launch()
     assert list(launch.argv[1:3]) == ["-m", "openrlhf.cli.train_ppo_ray"]
