@@ -25,9 +25,7 @@ def add_corpus_argument(parser: argparse.ArgumentParser) -> None:
 
 def add_mode_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares `--mode`, `--slices` and `--sandbox`."""
-    parser.add_argument(
-        "--mode", default="auto", help="how commands run: auto, sequential, sliced or narrowed"
-    )
+    parser.add_argument("--mode", default="auto", help="how commands run: auto, sequential, sliced or narrowed")
     parser.add_argument(
         "--slices", type=int, metavar="N", help="slices of the corpus a command works on at once (default: the cores)"
     )

@@ -105,7 +105,7 @@ def test_what_stays_wrong_is_told_at_once(reply: Any, message: str) -> None:
 def test_no_server_is_told() -> None:
     with serve(GOOD) as server:
         pass
-    with pytest.raises(ModelError, match="the connection to http.* failed"):
+    with pytest.raises(ModelError, match=r"the connection to http.* failed"):
         ask(server, attempts=2)
 
 
