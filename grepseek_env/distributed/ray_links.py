@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     from grepseek_env.distributed.links import Link
     from grepseek_env.distributed.parts import PartFile, PartsManifest
 
-__all__ = ["RayConnect", "connect", "need_ray"]
+__all__ = ["RayConnect", "connect", "loss_errors", "need_ray"]
 
 _CONTROL = "control"  # a group of calls that do not wait behind commands
 _OWN_BYTES = 512 << 20  # of an actor, beside its part
 _RESTARTS = 16
 _PATIENCE = 60.0  # seconds that a lost host has to come back
+_TRIES = 3  # to reach a client server: it forks while its own threads use gRPC, and now and then the child dies of it
+_CHILD_DIED = "Starting Ray client server failed"
 
 
 def need_ray() -> Any:
@@ -59,13 +61,28 @@ def connect(address: str = "") -> Any:
     if ray.is_initialized():
         return ray
     where = f"ray://{address}" if address else os.environ.get("RAY_ADDRESS", "auto")
-    try:
-        ray.init(address=where, log_to_driver=False)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise EngineFault(
-            f"no Ray cluster can be reached at {where} ({error}): start one with `ray start --head`, or call ray.init()"
-        ) from error
+    for left in range(_TRIES - 1, -1, -1):
+        try:
+            ray.init(address=where, log_to_driver=False)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            if left and _CHILD_DIED in str(error):
+                continue
+            raise EngineFault(
+                f"no Ray cluster can be reached at {where} ({error}): start one with `ray start --head`, or call "
+                "ray.init()"
+            ) from error
+        break
     return ray
+
+
+def loss_errors(ray: Any) -> tuple[type[Exception], ...]:
+    """Returns what a call raises when its actor, the actor's node, or the result there is lost.
+
+    Args:
+        ray: the module.
+    """
+    errors = ray.exceptions
+    return errors.RayActorError, errors.ObjectLostError, errors.OutOfMemoryError, errors.NodeDiedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +138,7 @@ class RayLinks:
                 ray.get(ping.remote(), timeout=left)
             except ray.exceptions.ActorUnavailableError:
                 time.sleep(0.1)
-            except ray.exceptions.RayActorError:
+            except loss_errors(ray):
                 time.sleep(0.1)
                 self._actors[number] = self._actor(number)
             except ray.exceptions.GetTimeoutError:
@@ -175,15 +192,14 @@ class _RayLink:
 
         def told(done: Future[Any]) -> None:
             error = done.exception()
-            match error:
-                case None:
-                    answer.set_result(done.result())
-                case self._ray.exceptions.RayActorError() | self._ray.exceptions.ObjectLostError():
-                    answer.set_exception(HostGone(self._number, str(error)))
-                case self._ray.exceptions.RayTaskError():
-                    answer.set_exception(EngineFault(f"the host of part {self._number} failed: {error}"))
-                case _:
-                    answer.set_exception(error)
+            if error is None:
+                answer.set_result(done.result())
+            elif isinstance(error, loss_errors(self._ray)):
+                answer.set_exception(HostGone(self._number, str(error)))
+            elif isinstance(error, self._ray.exceptions.RayError):
+                answer.set_exception(EngineFault(f"the host of part {self._number} failed: {error}"))
+            else:
+                answer.set_exception(error)
 
         try:
             getattr(self._actor, method).remote(*arguments).future().add_done_callback(told)

@@ -79,8 +79,9 @@ def test_through_the_client_server(address: str, tmp_path: Path) -> None:
         [sys.executable, "-c", _CLIENT, f"{address}{corpus.manifest}", *commands],
         capture_output=True,
         text=True,
-        timeout=120,
-        check=True,
+        timeout=300,
+        check=False,
     )
+    assert done.returncode == 0, done.stderr
     wanted = [corpus.wanted(command) for command in commands]
     assert done.stdout.splitlines() == [f"{each.exit_code} {each.stdout}" for each in wanted]

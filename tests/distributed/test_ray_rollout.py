@@ -11,10 +11,11 @@ import pytest
 
 from algos.rollout import collect
 from grepseek_env.env import GrepSeekEnv
+from grepseek_env.errors import CorpusNotFound
 from policies.scripted import KeywordPolicy
 
 if TYPE_CHECKING:
-    from policies.base import Policy
+    from policies.base import EpisodeStart, Policy
 
 pytestmark = pytest.mark.ray
 
@@ -58,13 +59,50 @@ def test_a_stopped_run_goes_on_on_the_cluster(cluster: Any, tmp_path: Path) -> N
     assert [t.to_json() for t in ours] == [t.to_json() for t in wanted]
 
 
-def test_a_lost_worker_is_started_again_and_its_episodes_played_again(cluster: Any, tmp_path: Path) -> None:
+def test_a_lost_worker_is_replaced_and_costs_only_its_own_episodes_a_try(cluster: Any, tmp_path: Path) -> None:
     assert cluster.is_initialized()
     policy: Policy = DiesOnce(str(tmp_path / "flag"))
-    ours = collect(make, policy, tmp_path / "run", limit=6, parallel=2, ray=2, retries=5)
+    ours = collect(make, policy, tmp_path / "run", limit=24, parallel=2, ray=2, retries=2)
     assert (tmp_path / "flag").exists()
-    assert len(ours) == 6
+    assert len(ours) == 24
     assert all(t.reward_valid for t in ours)
+
+
+class DiesOfOneQuestion(KeywordPolicy):
+    """Ends its whole process whenever it is asked one question."""
+
+    def start(self, episode: EpisodeStart) -> None:
+        if episode.question.id == "train-2":
+            os.kill(os.getpid(), signal.SIGKILL)
+        super().start(episode)
+
+
+def test_an_episode_that_always_takes_its_worker_along_is_written_as_failed(cluster: Any, tmp_path: Path) -> None:
+    assert cluster.is_initialized()
+    ours = collect(make, DiesOfOneQuestion(), tmp_path / "run", limit=8, ray=1)
+    assert [t.question_id for t in ours if not t.reward_valid] == ["train-2"]
+    assert all("was lost" in (t.error or "") for t in ours if not t.reward_valid)
+    again = collect(make, KeywordPolicy(), tmp_path / "other", limit=8)
+    assert [t.to_json() for t in ours if t.reward_valid] == [t.to_json() for t in again if t.question_id != "train-2"]
+
+
+def test_workers_that_find_no_room_hold_nothing_up(cluster: Any, tmp_path: Path) -> None:
+    assert cluster.is_initialized()  # it has four cores
+    ours = collect(make, KeywordPolicy(), tmp_path / "run", limit=12, ray=6)
+    assert len(ours) == 12
+    assert all(t.reward_valid for t in ours)
+
+
+def test_a_worker_that_cannot_open_its_environment_ends_the_run(cluster: Any, tmp_path: Path) -> None:
+    assert cluster.is_initialized()
+    driver = os.getpid()
+
+    def only_here() -> GrepSeekEnv:
+        corpus = "world:tiny" if os.getpid() == driver else "/nowhere.jsonl"
+        return GrepSeekEnv(corpus=corpus, questions="world:tiny", shuffle=False)
+
+    with pytest.raises(CorpusNotFound, match="nowhere"):
+        collect(only_here, KeywordPolicy(), tmp_path / "run", limit=2, ray=1)
 
 
 def test_over_a_corpus_in_parts(cluster: Any, tmp_path: Path) -> None:
