@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from grepseek_env.commands import parse
 from grepseek_env.corpus.store import CorpusStore
 from grepseek_env.engine.executor import LARGE_READ, Cancellation, Chain
-from grepseek_env.engine.local import LocalBackend
+from grepseek_env.engine.local import DEFAULT_CACHE_BYTES, LocalBackend
 from grepseek_env.engine.plan import failed
 from grepseek_env.engine.programs import open_programs
 from grepseek_env.engine.sandbox import Sandbox
@@ -47,6 +47,7 @@ class HostOptions:
     locale: str = "C"
     sandbox: Confine = "auto"
     index: bool = True
+    cache_bytes: int = DEFAULT_CACHE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +234,7 @@ class PartHost:
                     locale=options.locale,
                     sandbox=options.sandbox,
                     index=options.index,
+                    cache_bytes=options.cache_bytes,
                 )
                 sandbox = Sandbox(open_programs(), store.view, options.limits, options.locale, options.sandbox)
                 self._opened = store, backend, sandbox

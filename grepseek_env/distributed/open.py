@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from grepseek_env.config import Limits, closest
 from grepseek_env.distributed.parts import SUFFIX, is_manifest
-from grepseek_env.engine.local import MODES
+from grepseek_env.engine.local import DEFAULT_CACHE_BYTES, MODES
 from grepseek_env.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def open_parts(
     locale: str = "C",
     whole_bytes: int | None = None,
     memory: int | None = None,
+    cache_bytes: int = DEFAULT_CACHE_BYTES,
 ) -> PartsBackend:
     """Opens a corpus in parts.
 
@@ -64,6 +65,7 @@ def open_parts(
         locale: LC_ALL of the programs.
         whole_bytes: see `PartsBackend`; None takes its own.
         memory: see `RayConnect`.
+        cache_bytes: of earlier results, on each host; see `LocalBackend`.
 
     Raises:
         ConfigError: an option cannot work, Ray is not installed, or hosts have different programs.
@@ -78,7 +80,7 @@ def open_parts(
     if mode not in MODES:
         accepted = ", ".join(map(repr, MODES))
         raise ConfigError(f"no mode is named {mode!r}{closest(mode, list(MODES))}; modes are {accepted}")
-    options = HostOptions(limits or Limits(), mode, locale, sandbox, index)
+    options = HostOptions(limits or Limits(), mode, locale, sandbox, index, cache_bytes)
     name = os.fspath(corpus)
     whole = WHOLE_BYTES if whole_bytes is None else whole_bytes
     if not name.startswith(_RAY):

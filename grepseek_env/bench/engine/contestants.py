@@ -18,15 +18,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from grepseek_env.bench.engine.machine import check_room
 from grepseek_env.config import closest
 from grepseek_env.corpus.sidecar import CORPUS_NAME
 from grepseek_env.corpus.slicer import cuts, ranges
 from grepseek_env.corpus.slices import build_slices
 from grepseek_env.corpus.store import CorpusStore
+from grepseek_env.distributed.open import open_parts
+from grepseek_env.distributed.parts import PartsManifest
+from grepseek_env.distributed.parts import split_corpus as split_into_manifest
 from grepseek_env.engine.index import build_index
 from grepseek_env.engine.local import MODES, LocalBackend
 from grepseek_env.engine.scheduler import usable_cores
 from grepseek_env.errors import ConfigError, SpawnFailed
+from grepseek_env.paths import cache_dir
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -112,7 +117,8 @@ def parse_contestants(names: tuple[str, ...]) -> tuple[Contestant, ...]:
 
     Without FEEDING slices go through pipes, whether there are slice files or not. With "file" they are made, which
     takes the corpus's size again on the disk, and kept. An index is used only where the name ends in ``:index``; it is
-    built where there is none, and kept.
+    built where there is none, and kept. ``parts:PARTS`` is the corpus cut into files that one process searches,
+    ``ray:PARTS`` the same with an actor each.
 
     Raises:
         ConfigError: no mode or feeding has this name, the number of slices is none, or a name comes twice.
@@ -125,12 +131,16 @@ def parse_contestants(names: tuple[str, ...]) -> tuple[Contestant, ...]:
 def _contestant(name: str) -> Contestant:
     if name == BASH:
         return Contestant(BASH, _bash)
+    if (parted := re.fullmatch(r"(parts|ray):([1-9]\d{0,2})(:index)?", name)) is not None:
+        where, parts, index = parted[1], int(parted[2]), parted[3] is not None
+        return Contestant(name, lambda store: _parts(store, where, parts, indexed=index))
     match = re.fullmatch(r"([a-z-]+)(?::([1-9]\d{0,2})(?::(pipe|file))?)?(:index)?", name)
     if match is None or match[1] not in MODES:
         hint = closest(name.partition(":")[0], [BASH, *MODES])
         raise ConfigError(
             f"no contestant is named {name!r}{hint}; there are {BASH}, and MODE, MODE:SLICES, MODE:SLICES:pipe and "
-            f"MODE:SLICES:file where MODE is one of {', '.join(MODES)}, each also with :index at the end"
+            f"MODE:SLICES:file where MODE is one of {', '.join(MODES)}, and parts:PARTS and ray:PARTS; each also with "
+            ":index at the end"
         )
     slices = int(match[2]) if match[2] else None
     by_file, indexed = match[3] == "file", match[4] is not None
@@ -153,6 +163,28 @@ def _engine(store: CorpusStore, mode: str, slices: int | None, *, by_file: bool,
             return Answer(result.stdout, result.exit_code, result.timed_out)
 
         yield Ready(run, files)
+
+
+@contextlib.contextmanager
+def _parts(store: CorpusStore, where: str, parts: int, *, indexed: bool) -> Iterator[Ready]:
+    folder = cache_dir() / "bench" / f"{store.digest[:16]}-{parts}.parts"
+    if not folder.exists():
+        check_room(cache_dir(), store.facts.bytes, "the corpus in parts")
+    manifest = split_into_manifest(store, parts, folder, progress=sys.stderr.isatty())
+    files = []
+    for part in PartsManifest.read(manifest).parts:
+        with CorpusStore.open(part.path) as opened:
+            files.append(opened.corpus_file)
+            if indexed:
+                files.append(build_index(opened, progress=sys.stderr.isatty()).path)
+    name = f"ray://{manifest}" if where == "ray" else manifest
+    with open_parts(name, index=indexed, memory=0, cache_bytes=0) as backend:
+
+        def run(command: str, timeout: float) -> Answer:
+            result = backend.run(command, timeout=timeout)
+            return Answer(result.stdout, result.exit_code, result.timed_out)
+
+        yield Ready(run, tuple(files))
 
 
 @contextlib.contextmanager

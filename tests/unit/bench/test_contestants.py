@@ -29,8 +29,11 @@ def store(tmp_path: Path) -> CorpusStore:
     return CorpusStore.open(path)
 
 
-@pytest.mark.parametrize("name", ["bash", *MODES, "sliced:2", "sliced:3:file"])
-def test_contestants_answer_as_the_oracle(store: CorpusStore, name: str) -> None:
+@pytest.mark.parametrize("name", ["bash", *MODES, "sliced:2", "sliced:3:file", "parts:2", "parts:3:index"])
+def test_contestants_answer_as_the_oracle(
+    store: CorpusStore, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GREPSEEK_CACHE", str(tmp_path / "cache"))
     from grepseek_env.engine.programs import open_programs
 
     (contestant,) = (c for c in parse_contestants((name,)) if c.name == name)
@@ -56,7 +59,7 @@ def test_bash_always_takes_part_and_comes_first() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["sequentia", "sequential:0", "sequential:x", "sequential:", "sliced:2:tape", "zsh", ""]
+    "name", ["sequentia", "sequential:0", "sequential:x", "sequential:", "sliced:2:tape", "parts", "ray:0", "zsh", ""]
 )
 def test_unknown_names_are_errors(name: str) -> None:
     with pytest.raises(ConfigError, match="no contestant is named"):
