@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -10,6 +11,8 @@ from tests.support.golden import Golden
 
 # Machine code is compiled once for all tests and workers, whatever cache folder a test sets.
 os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_dir() / "kernels"))
+# Whatever starts the tests in the background has them ignore Ctrl-C, and all they start too; some tests press it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["GREPSEEK_DAEMON"] = "off"  # a daemon of whoever runs the tests has nothing to do with them
 
 # A slow machine is no failure: no test asserts on time, so Hypothesis must not either.

@@ -194,3 +194,12 @@ def test_transformers_5486_garak_750_nothing_is_forked(view: Path) -> None:
     assert (quiet.stdout, quiet.stderr) == ("b'5\\n' b''\n", "")
     loud = subprocess.run([sys.executable, "-c", code, str(view), "x"], capture_output=True, text=True, check=True)
     assert "just got forked" in loud.stderr  # the handler would have been heard
+
+
+@linux_only
+def test_a_sort_whose_reader_has_ended_says_nothing(run: Run) -> None:
+    """sort catches SIGPIPE and sends it to itself again; where a filter refuses that, it complains."""
+    data = b"".join(b"%d %s\n" % (number, b"x" * 1000) for number in range(3000))
+    for confine in ("auto", "off"):
+        result = run(data, ["sort", "-r", "corpus.jsonl"], ["head", "-n", "1"], confine=confine)
+        assert (result.stdout[:4], result.stderr, result.exit_code) == (b"999 ", b"", 0)

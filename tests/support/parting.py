@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from typing import TYPE_CHECKING
 
 from grepseek_env.distributed.parts import PartFile, PartsManifest
@@ -42,10 +43,14 @@ class Parted:
         PartsManifest(tuple(map(PartFile, paths))).write(self.manifest)
         self._known: dict[str, Outcome] = {}
 
+    def ask(self, command: str) -> Outcome:
+        """Runs a command in bash."""
+        return oracle(command, self.view, open_programs().folder, locale=self.locale)
+
     def wanted(self, command: str) -> Outcome:
-        """Returns what bash makes of a command."""
+        """Returns what bash makes of a command; it is asked once."""
         if command not in self._known:
-            self._known[command] = oracle(command, self.view, open_programs().folder, locale=self.locale)
+            self._known[command] = self.ask(command)
         return self._known[command]
 
     def differences(self, commands: Iterable[str], backend: PartsBackend) -> list[str]:
@@ -57,6 +62,6 @@ class Parted:
             except CommandRefused:
                 continue
             ran += 1
-            found.append(difference(command, ours, self.wanted(command)))
+            found.append(difference(command, ours, self.wanted(command), partial(self.ask, command)))
         assert ran, "no command was run"
         return [text for text in found if text]

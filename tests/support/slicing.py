@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 from grepseek_env.commands import parse
@@ -18,7 +19,7 @@ from tests.support.oracle import DEADLINE, oracle
 from tests.support.plans import facts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from grepseek_env.engine.modes import Feeding
@@ -70,10 +71,14 @@ class Sliceable:
             Engine(self.sandbox, self.file, self.facts, slice_files=files, feeding=feeding, cuts=tuple(cuts))
         )
 
+    def ask(self, command: str) -> Outcome:
+        """Runs a command in bash."""
+        return oracle(command, self.view, self.sandbox.programs.folder, locale=self.sandbox.locale)
+
     def wanted(self, command: str) -> Outcome:
-        """Returns what bash makes of a command."""
+        """Returns what bash makes of a command; it is asked once."""
         if command not in self._known:
-            self._known[command] = oracle(command, self.view, self.sandbox.programs.folder, locale=self.sandbox.locale)
+            self._known[command] = self.ask(command)
         return self._known[command]
 
     def differences(self, commands: Iterable[str], runner: SlicedRunner) -> list[str]:
@@ -86,7 +91,7 @@ class Sliceable:
                 continue
             if isinstance(plan(pipeline, self.facts, locale=self.sandbox.locale), Sliced):
                 ours = runner.run(pipeline, timeout=DEADLINE)
-                found.append(difference(command, ours, self.wanted(command)))
+                found.append(difference(command, ours, self.wanted(command), partial(self.ask, command)))
         assert found, "no command was sliced"
         return [text for text in found if text]
 
@@ -106,17 +111,31 @@ def _same_messages(command: str, ours: CommandResult, bash: Outcome) -> bool:
     return mine <= its if "|" in command else mine == its
 
 
-def difference(command: str, ours: CommandResult, bash: Outcome) -> str:
-    same = (
-        ours.stdout == bash.stdout
-        and ours.exit_code == bash.exit_code
-        and _same_messages(command, ours, bash)
-        and not ours.timed_out
-        and not ours.output_truncated
-    )
+_TRIES = 30
+
+
+def difference(command: str, ours: CommandResult, bash: Outcome, ask: Callable[[], Outcome] | None = None) -> str:
+    """Returns what is not as bash has it, or nothing.
+
+    Where the last program ends early, bash's own first one may or may not come to write its messages: bash is asked
+    again, by `ask`, until it says what we say.
+    """
+    same = _same(command, ours, bash)
+    if not same and ask is not None and "|" in command and ours.stderr:
+        same = any(_same(command, ours, ask()) for _ in range(_TRIES))
     if same:
         return ""
     return (
         f"{command}\n  ours {ours.exit_code} {ours.stdout[:200]!r} {ours.stderr[:200]!r}"
         f"\n  bash {bash.exit_code} {bash.stdout[:200]!r} {bash.stderr[:200]!r}"
+    )
+
+
+def _same(command: str, ours: CommandResult, bash: Outcome) -> bool:
+    return (
+        ours.stdout == bash.stdout
+        and ours.exit_code == bash.exit_code
+        and _same_messages(command, ours, bash)
+        and not ours.timed_out
+        and not ours.output_truncated
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -133,8 +134,8 @@ class Corpus:
         commands = self.accepted(commands)
         wrong = []
         for command, ours in zip(commands, self.results(commands, way), strict=True):
-            bash = oracle(command, self.store.view, self.programs, locale=self.locale)
-            wrong.append(difference(command, ours, bash))
+            ask = partial(oracle, command, self.store.view, self.programs, locale=self.locale)
+            wrong.append(difference(command, ours, ask(), ask))
         return [text for text in wrong if text]
 
     def differences_of_many(self, commands: Sequence[str], ways: Sequence[Way]) -> list[str]:

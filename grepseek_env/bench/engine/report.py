@@ -100,7 +100,7 @@ def _summary(rows: Sequence[_Row]) -> str:
     means = _means(rows)
     if means.get(BASH) is not None:
         counted = sum(runs.pipeline.in_mean for runs, _ in rows)
-        lines.append(row(f"geometric mean of {counted} pipelines", "", [_number(means.get(name)) for name in names]))
+        lines.append(row(f"geometric mean of {counted}", "", [_number(means.get(name)) for name in names]))
     return "\n".join(lines)
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import signal
 import struct
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["build", "install", "machine", "numbers"]
 
 _LOAD, _AND, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x06
-_ALLOW, _ERRNO, _KILL_PROCESS = 0x7FFF0000, 0x00050000, 0x80000000
+_ALLOW, _ERRNO, _TRAP, _KILL_PROCESS = 0x7FFF0000, 0x00050000, 0x00030000, 0x80000000
 _WORD = 0xFFFFFFFF
 _LOW, _HIGH = 0, 1
 _X32 = 0x40000000
@@ -82,6 +83,10 @@ def build(name: str, *, paths: Sequence[int] | None, cookie: int, spill: bool) -
     for call, (alternatives, error) in _conditions(paths, cookie, spill=spill).items():
         if call in known:
             code += _block(known[call], alternatives, error)
+    if "tgkill" in known:
+        # sort catches SIGPIPE, cleans up, and sends it to itself again. Its number is not known here, so the call ends
+        # the caller by another signal, which the launcher reads as this one; refused, sort would go on and complain.
+        code += _block(known["tgkill"], [[(2, _LOW, _WORD, signal.SIGPIPE)]], errno.EPERM, _TRAP)
     code.append((_RETURN, 0, 0, _ERRNO | errno.ENOSYS))
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
 
@@ -145,15 +150,15 @@ def _any_of(values: Sequence[int]) -> Iterable[Instruction]:
         yield _RETURN, 0, 0, _ALLOW
 
 
-def _block(number: int, alternatives: Iterable[Iterable[Test]], error: int) -> list[Instruction]:
+def _block(number: int, alternatives: Iterable[Iterable[Test]], error: int, action: int = _ALLOW) -> list[Instruction]:
     body: list[Instruction] = []
     for tests in alternatives:
-        body += _alternative(list(tests))
+        body += _alternative(list(tests), action)
     body.append((_RETURN, 0, 0, _ERRNO | error))
     return [(_LOAD, 0, 0, 0), (_EQUAL, 0, len(body), number), *body]
 
 
-def _alternative(tests: Sequence[Test]) -> list[Instruction]:
+def _alternative(tests: Sequence[Test], action: int) -> list[Instruction]:
     code: list[Instruction] = []
     failing = []
     for argument, half, mask, value in tests:
@@ -162,7 +167,7 @@ def _alternative(tests: Sequence[Test]) -> list[Instruction]:
             code.append((_AND, 0, 0, mask))
         failing.append(len(code))
         code.append((_EQUAL, 0, 0, value))
-    code.append((_RETURN, 0, 0, _ALLOW))
+    code.append((_RETURN, 0, 0, action))
     for at in failing:
         code[at] = (_EQUAL, 0, len(code) - at - 1, code[at][3])
     return code

@@ -156,7 +156,10 @@ class Starter:
             return ("running",)
         if take:
             self.running.discard(pid)
-        return "ended", found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+        if found.si_code == os.CLD_EXITED:
+            return "ended", found.si_status
+        # SIGSYS: the filter's answer to a program that sends itself SIGPIPE, or that makes calls of another machine.
+        return "ended", -(signal.SIGPIPE if found.si_status == signal.SIGSYS else found.si_status)
 
     def _limit(self, pid: int, kind: int, soft: int, hard: int) -> None:
         number = seccomp.numbers(CONDITIONAL, self.machine)["prlimit64"] if self.machine else None

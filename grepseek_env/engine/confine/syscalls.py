@@ -163,5 +163,6 @@ CONDITIONAL: dict[str, tuple[int | None, int | None]] = {
     "prctl": (157, 167),
     "prlimit64": (302, 261),
     "kill": (62, 129),
+    "tgkill": (234, 131),
     "pidfd_open": (434, 434),
 }
