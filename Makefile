@@ -59,7 +59,7 @@ $(VENV)/.ray: $(VENV)/.test
 	touch $@
 
 test-ray: $(VENV)/.ray ## a corpus in parts and rollout workers over local Ray clusters
-	$(BIN)/python -m pytest -m ray tests/distributed
+	$(BIN)/python -m pytest -m ray tests/distributed tests/smoke/test_docs_distributed.py
 
 fuzz: $(VENV)/.test ## property tests with the long profile, then 200,000 random commands and ten minutes of turns
 	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -n $(WORKERS) -m "not openrlhf and not ray" -k "property or fuzz"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import grepseek_env
 from grepseek_env.cli_support import add_corpus_argument, add_env_arguments, add_mode_arguments, env_kwargs
-from grepseek_env.errors import CommandRefused, GrepSeekError, QuestionsError
+from grepseek_env.errors import CommandRefused, ConfigError, GrepSeekError, QuestionsError
 from grepseek_env.serve import add_arguments as add_serve_arguments
 from grepseek_env.serve import serve
 
@@ -186,7 +186,13 @@ def _corpus(args: argparse.Namespace) -> int:
     progress = sys.stderr.isatty()
     if args.corpus_command in {"build", "info", "verify"} and is_manifest(args.path):
         parts = PartsManifest.read(args.path).parts
-        return max(_corpus(argparse.Namespace(**{**vars(args), "path": str(part.path)})) for part in parts)
+        here = [part for part in parts if not part.host or part.path.exists()]
+        for part in parts:
+            if part not in here:
+                print(f"{part.path.name:<14} is on {part.host}, not here", file=sys.stderr)
+        if not here:
+            raise ConfigError(f"no part of {args.path} is on this host: run this where they are")
+        return max(_corpus(argparse.Namespace(**{**vars(args), "path": str(part.path)})) for part in here)
     match args.corpus_command:
         case "build":
             path = Path(args.path)

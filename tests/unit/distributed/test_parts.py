@@ -62,6 +62,22 @@ def test_the_command_line_cuts_and_prepares_parts(tmp_path: Path, capsys: pytest
     assert main(["run", "wc -l corpus.jsonl", "--corpus", manifest]) == 0
 
 
+def test_the_command_line_prepares_those_parts_that_are_here(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.jsonl").write_bytes(ordinary(20))
+    parts = (PartFile(tmp_path / "a.jsonl", host="10.0.0.1"), PartFile(tmp_path / "b.jsonl", host="10.0.0.2"))
+    manifest = tmp_path / "x.parts.json"
+    PartsManifest(parts).write(manifest)
+    assert main(["corpus", "build", str(manifest), "--index"]) == 0
+    printed = capsys.readouterr()
+    assert (tmp_path / "a.jsonl.grepseek" / "index" / "tokens").exists()
+    assert "b.jsonl        is on 10.0.0.2, not here" in printed.err
+    PartsManifest(parts[1:]).write(manifest)
+    assert main(["corpus", "build", str(manifest)]) != 0
+    assert "no part of" in capsys.readouterr().err
+
+
 def test_parts_without_a_recorded_digest_have_one_of_their_own(tmp_path: Path) -> None:
     for name, text in (("a.txt", "one\n"), ("b.txt", "two\n")):
         (tmp_path / name).write_text(text)
