@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from grepseek_env.distributed.backend import PartsBackend
 from grepseek_env.engine.executor import Cancellation
 from grepseek_env.engine.local import LocalBackend
 from grepseek_env.engine.scheduler import usable_cores
@@ -26,12 +27,22 @@ __all__ = ["Commands", "run_command"]
 
 _THREADS = 32
 _MOMENT = 0.05  # seconds
+_CANCELLABLE = (LocalBackend, PartsBackend)
 
 
-def run_command(backend: SearchBackend, pending: Pending) -> Result:
-    """Runs one episode's command; what a command may raise is returned."""
+def run_command(backend: SearchBackend, pending: Pending, cancel: Cancellation | None = None) -> Result:
+    """Runs one episode's command; what a command may raise is returned.
+
+    Args:
+        backend: where it runs.
+        pending: the command.
+        cancel: ends it when it is set, where the backend is not behind a connection.
+    """
+    bounds: dict[str, Any] = {"timeout": pending.timeout, "max_output_bytes": pending.max_output_bytes}
+    if cancel is not None and isinstance(backend, _CANCELLABLE):
+        bounds["cancel"] = cancel
     try:
-        return backend.run(pending.command, timeout=pending.timeout, max_output_bytes=pending.max_output_bytes)
+        return backend.run(pending.command, **bounds)
     except GrepSeekError as error:
         return error
 
@@ -40,8 +51,8 @@ class Commands:
     """Runs commands for the coroutines of one event loop; made in that loop.
 
     Args:
-        backend: where they run. Only one in this process is given batches: one behind a connection gets each command
-            by itself, and forms batches of its own.
+        backend: where they run. Only one in this process is given batches: one behind a connection, or over parts,
+            gets each command by itself.
         most: commands that may wait at a time.
     """
 
@@ -57,7 +68,7 @@ class Commands:
     async def run(self, pending: Pending) -> Result:
         """Runs a command; what it may raise is returned."""
         if not isinstance(self._backend, LocalBackend):
-            return await self._loop.run_in_executor(self._threads, run_command, self._backend, pending)
+            return await self._loop.run_in_executor(self._threads, run_command, self._backend, pending, self._cancel)
         future: asyncio.Future[Result] = self._loop.create_future()
         self._waiting.append((pending, future))
         if len(self._waiting) == 1:
@@ -74,7 +85,7 @@ class Commands:
             self._cancel.set()
         if self._timer is not None:
             self._timer.cancel()
-        self._threads.shutdown(wait=not cancel or isinstance(self._backend, LocalBackend), cancel_futures=True)
+        self._threads.shutdown(wait=not cancel or isinstance(self._backend, _CANCELLABLE), cancel_futures=True)
 
     def _plan(self) -> None:
         """Sees to it that what waits is handed over: after what else happens now, or after a moment."""

@@ -11,6 +11,8 @@ import pytest
 from algos import rollout_commands
 from algos.rollout_commands import Commands
 from grepseek_env.backend import open_corpus
+from grepseek_env.distributed.open import open_parts
+from grepseek_env.distributed.parts import split_corpus
 from grepseek_env.engine.local import LocalBackend
 from grepseek_env.episode import Pending
 from grepseek_env.errors import BackendClosed, CommandRefused, EngineFault
@@ -18,6 +20,7 @@ from grepseek_env.types import CommandResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
 FOREVER = "awk 'BEGIN { while (1); }'"
 
@@ -108,6 +111,22 @@ def test_closing_stops_what_runs(backend: Held) -> None:
         assert isinstance(await slow, BackendClosed)
 
     asyncio.run(play())
+
+
+def test_closing_stops_what_runs_over_parts(tmp_path: Path) -> None:
+    with open_parts(split_corpus(open_corpus("world:tiny"), 2, tmp_path)) as backend:
+
+        async def play() -> None:
+            commands = Commands(backend, 8)
+            counted = await commands.run(wanted("wc -l corpus.jsonl"))
+            assert isinstance(counted, CommandResult)
+            assert counted.exit_code == 0
+            slow = asyncio.ensure_future(commands.run(wanted(FOREVER)))
+            await asyncio.sleep(0.2)
+            commands.close(cancel=True)
+            assert isinstance(await slow, BackendClosed)
+
+        asyncio.run(play())
 
 
 def test_a_closed_backend_and_a_bug_reach_who_waits(backend: Held, monkeypatch: pytest.MonkeyPatch) -> None:
