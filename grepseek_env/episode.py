@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 __all__ = ["Episode", "Outcome", "Pending", "Rules"]
 
 _TURN_LIMIT = "[turn limit reached; the command was not run]"
+_PENDING = (
+    "a command is still running, or was interrupted: call resume() with its result, or reset() to start another episode"
+)
 _FAULT = "[the environment failed; this episode does not count]"
 
 
@@ -146,7 +149,7 @@ class Episode:
         if self.done:
             raise EpisodeError(f"the episode has ended ({self.finish_reason}); call reset() before the next step()")
         if self._pending is not None:
-            raise EpisodeError("a command is still running; call resume() with its result first")
+            raise EpisodeError(_PENDING)
         action = self.rules.action_format.parse(text)
         self.actions.append(action)
         last = len(self.actions) >= self.rules.config.max_turns
@@ -212,7 +215,7 @@ class Episode:
         if self.done:
             raise EpisodeError(f"the episode has ended ({self.finish_reason}); there is nothing to stop")
         if self._pending is not None:
-            raise EpisodeError("a command is still running; call resume() with its result first")
+            raise EpisodeError(_PENDING)
         if error is not None:
             self.error = f"{type(error).__name__}: {error}"
         info = {"question_id": self.question.id, "turn": len(self.turns), "reward_valid": error is None}

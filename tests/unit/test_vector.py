@@ -271,6 +271,26 @@ def test_a_fault_of_the_backend_ends_the_episodes_it_hit_and_no_other(backend: S
     assert infos["error"][0].startswith("EngineFault: nobody runs 2 commands")
 
 
+class Interrupted(Counting):
+    def run_many(self, commands: Sequence[str], **bounds: Any) -> Any:
+        if not self.batches:
+            self.batches.append(list(commands))
+            raise KeyboardInterrupt
+        return self._inner.run_many(commands, **bounds)
+
+
+def test_after_ctrl_c_in_a_step_it_can_be_reset(backend: SearchBackend) -> None:
+    envs = vector(Interrupted(backend), 3)
+    envs.reset(seed=0)
+    with pytest.raises(KeyboardInterrupt):
+        envs.step(ACTIONS[:3])
+    with pytest.raises(EpisodeError, match=r"was interrupted.*reset\(\)"):
+        envs.step(ACTIONS[:3])
+    fresh = vector(backend, 3)
+    assert same(envs.reset(seed=0), fresh.reset(seed=0))
+    assert same(envs.step(ACTIONS[:3]), fresh.step(ACTIONS[:3]))
+
+
 def test_questions_can_be_chosen_for_all_or_for_each(backend: SearchBackend) -> None:
     envs = vector(backend, 3)
     assert envs.reset(options={"question_id": "q4"})[1]["question_id"].tolist() == ["q4"] * 3
