@@ -55,8 +55,29 @@ class OtherWork:
 
 
 def _own_seconds() -> float:
-    """Returns processor seconds of this process and of all below it that have ended."""
-    return sum(os.times()[:4])
+    """Returns processor seconds of this process and of all below it, ended or not.
+
+    Programs are started by launchers that live on, so their seconds are not yet among those of this process's children.
+    """
+    return sum(os.times()[:4]) + _seconds_below(os.getpid())
+
+
+def _seconds_below(root: int) -> float:
+    """Returns processor seconds of all live processes below one, and of what they have waited for; 0 without /proc."""
+    parents: dict[int, int] = {}
+    ticks: dict[int, int] = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            words = entry.read_bytes().rpartition(b")")[2].split()
+        except OSError:  # it has ended meanwhile
+            continue
+        number = int(entry.parent.name)
+        parents[number] = int(words[1])
+        ticks[number] = sum(map(int, words[11:15]))
+    below = {root}
+    while more := {number for number, parent in parents.items() if parent in below} - below:
+        below |= more
+    return sum(ticks.get(number, 0) for number in below - {root}) / os.sysconf("SC_CLK_TCK")
 
 
 def _busy_seconds() -> float | None:

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from grepseek_env.backend import open_corpus
 from grepseek_env.bench.engine import machine as module
 from grepseek_env.bench.engine.machine import FreshCache, OtherWork, check_room, machine, memory_available
+from grepseek_env.engine.local import LocalBackend
 from grepseek_env.errors import CorpusError
 
 BURN = "import time; end = time.process_time() + {}\nwhile time.process_time() < end: pass"
@@ -38,6 +40,13 @@ def test_ones_own_programs_are_no_other_work(monkeypatch: pytest.MonkeyPatch) ->
     share = work.share()
     assert share is not None
     assert share * 2 * (time.monotonic() - start) > 40
+
+
+def test_programs_of_a_launcher_are_ones_own() -> None:
+    with LocalBackend(open_corpus("world:tiny"), mode="sequential") as backend:
+        before = module._own_seconds()
+        backend.run("awk 'BEGIN { while (i < 10000000) i++ }' corpus.jsonl")
+        assert module._own_seconds() - before > 0.1
 
 
 def test_what_is_unknown_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
