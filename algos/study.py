@@ -293,7 +293,10 @@ def write_report(
     atomic_write(out / "results.json", json.dumps(results, indent=None, separators=(",", ":")) + "\n")
     manifest = run_manifest(settings, corpus_digest=corpus_digest)
     work = math.fsum(o["train_seconds"] + o["eval_seconds"] for o in outcomes)
-    extra = {"seconds": round(seconds), "seconds_of_arms": round(work), "commit": _commit()}
+    sets = {
+        str(path.parent.relative_to(out)): _lines(path) for path in sorted(out.glob("world-*/*/trajectories.jsonl"))
+    }
+    extra = {"demonstrations": sets, "seconds": round(seconds), "seconds_of_arms": round(work), "commit": _commit()}
     write_manifest(out / "manifest.json", manifest | extra)
     atomic_write(out / "table.md", table(outcomes, paid))
     return out / "table.md"
@@ -305,6 +308,11 @@ _WATCHED = ("reward_mean", "f1", "format_bonus", "answer_words", "empty_answers"
 
 def _kept(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
     return {name: [round(float(row[name]), 4) for row in rows if name in row] for name in _WATCHED}
+
+
+def _lines(path: Path) -> int:
+    with path.open("rb") as file:
+        return sum(1 for _ in file)
 
 
 def _commit() -> str | None:

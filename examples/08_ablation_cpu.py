@@ -35,6 +35,7 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import signal
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -67,7 +68,7 @@ class Study:
     sft_batch: int = 12
     sft_rate: float = 2e-3
     grpo_steps: int = 40
-    scratch_steps: int = 40
+    scratch_steps: int = 20
     grpo_questions: int = 16  # a step, each asked `group` times
     group: int = 5
     grpo_rate: float = 2e-4
@@ -86,6 +87,7 @@ STYLES = {
     "plain": WorldStyle(quality="plain", prose="brief", heads=(1,), vague=0.8),
     "strong": WorldStyle(quality="strong", prose="brief", heads=(1,), shapes=("phrase", "single")),
 }
+SHOWN = 60  # transcripts of each set from which the tokenizer learns the words that are no names
 PROMPT = "Search."  # the tiny policy's template leaves the system prompt out
 
 
@@ -100,16 +102,19 @@ def prepare(study: Study, out: Path, seed: int) -> None:
     if (folder / "tokenizer").is_dir():
         return
     questions = load_question_set(name)[:]
-    texts = [question.question for question in questions]
+    names = {name for question in questions for step in question.evidence for name in (step.subject, step.answer)}
+    # Every word of a name equally often, and few transcripts: syllables become tokens, and no name does.
+    texts = sorted({word for name in names for word in name.split()}) * 4
     with open_backend(name) as backend:
         for label, style in STYLES.items():
             limits = Settings(max_steps=5, refinements=1 if style.quality == "plain" else 6)
             ground = Ground(backend, make_rules(system_prompt=PROMPT, max_turns=study.turns), limits)
             records = generate(questions, world_roles(style), ground, folder / label, name=name, progress=False)
             kept = [record.trajectory for record in records if record.trajectory is not None]
+            print(f"world {seed}: {len(kept)} {label} demonstrations from {len(questions)} questions", flush=True)
             with atomic_file(folder / label / "trajectories.jsonl") as file:
                 file.writelines(trajectory.to_json().encode() + b"\n" for trajectory in kept)
-            texts += [trajectory.text() for trajectory in kept]
+            texts += [trajectory.text() for trajectory in kept[:SHOWN]]
     tokenizer = make_world_tokenizer(texts, study.vocab)
     tokenizer.save_pretrained(folder / "tokenizer.new")
     (folder / "tokenizer.new").rename(folder / "tokenizer")
@@ -225,7 +230,10 @@ def run(study: Study, args: argparse.Namespace) -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     same_study(study, args.out)
     jobs = max(1, min(args.jobs, len(args.worlds) * len(args.seeds)))
-    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    spawn = multiprocessing.get_context("spawn")
+    # Ctrl-C reaches this process alone, which ends the others.
+    with ProcessPoolExecutor(jobs, spawn, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
         try:
             for made in as_completed([pool.submit(prepare, study, args.out, world) for world in args.worlds]):
                 made.result()
@@ -241,7 +249,9 @@ def run(study: Study, args: argparse.Namespace) -> None:
             raise
     with open_backend(world_name(study, args.worlds[0])) as backend:
         digest = backend.corpus_digest
-    settings = {**asdict(study), "worlds": args.worlds, "seeds": args.seeds, "arms": args.arms, "jobs": jobs}
+    styles = {label: asdict(style) for label, style in STYLES.items()}
+    chosen = {"worlds": args.worlds, "seeds": args.seeds, "arms": args.arms, "jobs": jobs}
+    settings = {**asdict(study), "demonstrations": styles, **chosen}
     tokenizer = AutoTokenizer.from_pretrained(str(args.out / f"world-{args.worlds[0]}" / "tokenizer"))
     paid = hacks(world_name(study, args.worlds[0]), tokenizer, max_turns=study.turns, context=study.context)
     print(write_report(args.out, settings, digest, paid, seconds=time.perf_counter() - began))

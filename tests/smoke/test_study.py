@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +69,7 @@ def test_table_picture_and_manifest(out: Path) -> None:
     assert manifest["settings"]["seeds"] == [1]
     assert {"torch", "transformers"} <= manifest["packages"].keys()
     assert manifest["seconds"] > 0
+    assert set(manifest["demonstrations"]) == {"world-1/plain", "world-1/strong"}
 
 
 @pytest.mark.parametrize("arm", ["plain", "strong"])
@@ -120,6 +123,21 @@ def test_other_settings_in_the_same_folder_are_refused(out: Path) -> None:
     )
     assert done.returncode == 1
     assert "other settings" in done.stderr
+
+
+def test_an_interrupted_study_goes_on(tmp_path: Path) -> None:
+    command = [sys.executable, str(SCRIPT), "--quick", "--arms", "base", "--out", str(tmp_path)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
+        while not list(tmp_path.glob("world-1/*/journal.jsonl")):
+            assert running.poll() is None
+            time.sleep(0.1)
+        running.send_signal(signal.SIGINT)
+        _, said = running.communicate(timeout=60)
+    assert running.returncode == 130, said
+    assert "the same command goes on" in said
+    done = study(tmp_path, "--arms", "base")
+    assert done.returncode == 0, done.stderr
+    assert "| base | 1 |" in (tmp_path / "table.md").read_text(encoding="utf-8")
 
 
 def test_an_unknown_arm_is_named(tmp_path: Path) -> None:
