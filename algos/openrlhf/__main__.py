@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 
 from algos.openrlhf import cli
@@ -24,6 +25,10 @@ def main(argv: list[str] | None = None) -> int:
     except GrepSeekError as e:
         print(f"openrlhf: {e}", file=sys.stderr)
         return 1
+    except BrokenPipeError:
+        # The reader of our output has gone, as in `... --print | head`; keep the interpreter's exit quiet.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
         return 130
 

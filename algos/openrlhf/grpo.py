@@ -221,3 +221,9 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         },
     }
 )
+
+
+if __name__ == "__main__":
+    from algos.openrlhf.__main__ import main
+
+    sys.exit(main(["grpo", *sys.argv[1:]]))

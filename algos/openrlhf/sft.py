@@ -96,3 +96,9 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         },
     }
 )
+
+
+if __name__ == "__main__":
+    from algos.openrlhf.__main__ import main
+
+    sys.exit(main(["sft", *sys.argv[1:]]))

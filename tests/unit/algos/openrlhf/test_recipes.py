@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import runpy
 import shlex
-from typing import TYPE_CHECKING, Any
+import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from algos.openrlhf import grpo, sft
+from algos.openrlhf import cli, grpo, sft
 from algos.openrlhf.__main__ import main
 from algos.openrlhf.data import grpo_rows
 from algos.openrlhf.recipe import preset
@@ -22,10 +26,16 @@ from grepseek_env.tokens import CHATML, ChatTokens
 from grepseek_env.types import Question
 from policies.tiny_model import make_tokenizer
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 pytest.importorskip("transformers")
+
+PAGE = Path(__file__).parents[4] / "docs" / "openrlhf.md"
+START = "python -m algos.openrlhf "
+SHOWN = [
+    shlex.split(line.strip().removeprefix(START))
+    for text in (PAGE.read_text(encoding="utf-8"), cli.__doc__ or "")
+    for line in text.splitlines()
+    if line.strip().startswith(START)
+]
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +83,32 @@ def test_the_command_is_printed_as_a_shell_reads_it(action: str, capsys: pytest.
     args = _parser(ask[1:]).parse_args(ask[1:])
     assert (args.model, args.tokenizer, args.corpus) == (action, recipe.out, "wiki18")
     assert args.questions.split(",")[0] == "nq"
+
+
+@pytest.mark.parametrize("command", SHOWN, ids=" ".join)
+def test_commands_that_are_shown_exist(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    if command[0] == "prepare":
+        parser = argparse.ArgumentParser()
+        cli.add_arguments(parser)
+        assert parser.parse_args(command).out.suffix == ".jsonl"
+        return
+    assert main([*command, *([] if "--print" in command else ["--print"])]) == 0
+    assert f"openrlhf.cli.train_{'ppo_ray' if command[0] == 'grpo' else 'sft'}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("action", ["sft", "grpo"])
+def test_a_recipe_is_a_command_of_its_own(
+    action: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = f"algos.openrlhf.{action}"
+    monkeypatch.setattr(sys, "argv", [module, "--preset", "tiny-cpu", "--print"])
+    monkeypatch.delitem(sys.modules, module)
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module(module, run_name="__main__")
+    assert ended.value.code == 0
+    assert main([action, "--preset", "tiny-cpu", "--print"]) == 0
+    first, _, second = capsys.readouterr().out.partition("\n\n# then")
+    assert first in second
 
 
 @pytest.mark.parametrize(
