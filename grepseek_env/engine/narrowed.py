@@ -53,7 +53,9 @@ _MOST_PREPARED = 4096
 _SAMPLE = 1 << 20
 _COUNTED = 4  # samples of bytes
 # Bytes a second, of one core, in round numbers: only which way is faster depends on them.
-_SCAN_SPEED, _PIPE_SPEED, _FAST_PROGRAM, _SLOW_PROGRAM = 16e9, 1e9, 6e9, 0.5e9
+# rg maps the file: where the page cache holds it in large pieces, nothing reads it faster.
+_SCAN_SPEED, _PIPE_SPEED, _FAST_PROGRAM, _SLOW_PROGRAM = 7e9, 1e9, 20e9, 0.5e9
+_START_SECONDS = 0.002  # of a program
 
 _QUICK_BYTES = 8 << 20  # so many are scanned in half a millisecond
 
@@ -138,7 +140,7 @@ class NarrowedRunner:
                 where = self._where(prepared, may_load=True)
                 bounds = Bounds(timeout, max_output_bytes, cancels, signals)
                 assert prepared.question is not None  # noqa: S101 - else its manner is another
-                result = self._narrowed(pipeline, prepared, prepared.question, where, grant, bounds)
+                result = self._narrowed(pipeline, prepared, prepared.question, where, grant, bounds, certain=True)
                 assert result is not None  # noqa: S101 - no program was started
                 results.append(result)
         return results
@@ -183,7 +185,7 @@ class NarrowedRunner:
         other = self._otherwise.explain(pipeline)
         if not where or prepared.question is None:
             return f"not narrowed: {self._why_not(prepared)}\n{other}"
-        if why := self._why_not_fed(pipeline, prepared, prepared.question, where):
+        if why := self._why_not_worth(pipeline, prepared, prepared.question, where):
             return f"not narrowed: {why}\n{other}"
         indexed = where == "kernels" and self._open_index() is not None
         found = self._candidates(prepared.question.clauses) if indexed else None
@@ -208,15 +210,17 @@ class NarrowedRunner:
         where: _Where,
         grant: Grant,
         bounds: Bounds,
+        *,
+        certain: bool = False,
     ) -> CommandResult | None:
-        """Returns the result; None where the command has to be run as it stands."""
+        """Returns the result; None where the command has to be run as it stands, or had better be if not `certain`."""
         if where == "memory":
             return self._finish(prepared, self._in_memory(question), bounds, Clock(bounds))
         engine = self._engine
         file = _open(engine)
         try:
             clock = Clock(bounds)
-            if prepared.fed and self._mode == "auto" and not self._is_worth_it(pipeline, prepared, question, file):
+            if self._mode == "auto" and not certain and not self._is_worth_it(pipeline, prepared, question, file):
                 return None
             index = self._candidates if self._open_index() is not None else None
             search = FileSearch(file, engine.facts.bytes, question, index, grant, clock.check)
@@ -295,9 +299,9 @@ class NarrowedRunner:
             return "the corpus is so small that the programs read it in no time"
         return "the kernels are not compiled on this machine (grepseek corpus build compiles them)"
 
-    def _why_not_fed(self, pipeline: Pipeline, prepared: Prepared, question: Question, where: _Where) -> str:
-        """Says why programs are not given just the wanted lines; empty if they are."""
-        if not prepared.fed or self._mode != "auto" or where != "kernels" or not are_loaded():
+    def _why_not_worth(self, pipeline: Pipeline, prepared: Prepared, question: Question, where: _Where) -> str:
+        """Says why the command runs as it stands although it could be narrowed; empty if it is narrowed."""
+        if self._mode != "auto" or where != "kernels" or not are_loaded():
             return ""
         file = _open(self._engine)
         try:
@@ -306,7 +310,9 @@ class NarrowedRunner:
             share = self._share(pipeline.text, question, file)
         finally:
             os.close(file)
-        return f"about {share:.0%} of the corpus holds what every line of the answer must hold, too much to hand on"
+        if prepared.fed:
+            return f"about {share:.0%} of the corpus holds what every line of the answer must hold, too much to hand on"
+        return f"without an index {pipeline.stages[0].program} reads all of it faster than it can be searched here"
 
     def _frequencies(self) -> tuple[int, ...]:
         """Returns how common each byte is in the corpus, from a few samples."""
@@ -335,18 +341,28 @@ class NarrowedRunner:
         return index(clauses)
 
     def _is_worth_it(self, pipeline: Pipeline, prepared: Prepared, question: Question, file: int) -> bool:
-        """Returns whether giving programs only the wanted lines is likely to be faster than the usual way."""
+        """Returns whether searching in process is likely to be faster than the usual way."""
         size = self._engine.facts.bytes
-        if size <= MOST_BYTES:
+        slow = work_of(pipeline.stages) == "cpu"
+        if size <= MOST_BYTES or (slow and not prepared.fed):
             return True
         found = self._candidates(question.clauses)
         read = size if found is None else _sum(found)
-        given = min(self._share(pipeline.text, question, file) * size, read)
-        slow = work_of(pipeline.stages) == "cpu"
+        if not prepared.fed and read <= _QUICK_BYTES:
+            return True
+        share = self._share(pipeline.text, question, file)
+        if not prepared.fed and share and demand(prepared.narrowing.sink, bounded=False).early:
+            return True  # the first lines are near the beginning
+        given = min(share * size, read)
         speed = _SLOW_PROGRAM if slow else _FAST_PROGRAM
-        cores = SCHEDULER.cores if slow else 1
-        narrowed = read / _SCAN_SPEED + given / _PIPE_SPEED + (given / speed if prepared.replays else 0)
-        return narrowed < size / (speed * cores)
+        cores = SCHEDULER.cores
+        narrowed = read / (_SCAN_SPEED * cores)
+        usual = size / (speed * (cores if slow else 1))
+        if prepared.fed:
+            narrowed += given / _PIPE_SPEED + (given / speed if prepared.replays else 0)
+        else:
+            usual += given / _PIPE_SPEED + _START_SECONDS * len(pipeline.stages)
+        return narrowed < usual
 
     def _share(self, text: str, question: Question, file: int) -> float:
         """Returns about what part of the corpus is wanted, from two samples."""

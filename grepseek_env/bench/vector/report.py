@@ -122,6 +122,7 @@ def check_plot(path: Path) -> None:
 def plot(path: Path, rows: Sequence[Figure], title: str) -> None:
     """Draws commands/s over the number of environments, a line a contestant."""
     from matplotlib.figure import Figure as Canvas  # noqa: PLC0415 - an optional package
+    from matplotlib.ticker import LogLocator, NullFormatter  # noqa: PLC0415
 
     canvas = Canvas(figsize=(7, 4.2), layout="constrained")
     axes = canvas.subplots()
@@ -130,8 +131,9 @@ def plot(path: Path, rows: Sequence[Figure], title: str) -> None:
         axes.plot([row.num_envs for row in own], [row.commands_per_second for row in own], marker="o", label=name)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
-    for formatted in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
-        formatted("{x:,.0f}")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.yaxis.set_major_formatter("{x:,.0f}")
     numbers = sorted({row.num_envs for row in rows})
     axes.set_xticks(numbers, [str(number) for number in numbers])
     axes.set_xlabel("environments")

@@ -190,24 +190,42 @@ def test_without_numba_all_goes_on(engine: Engine, corpus: Sliceable, monkeypatc
 
 @needs_kernels
 @pytest.mark.parametrize(
-    ("share", "size", "command", "feeds"),
+    ("share", "indexed", "command", "worth"),
     [
-        (0.001, 1 << 30, "rg 'Einstein.*[0-9]' corpus.jsonl", True),
-        (0.9, 1 << 30, "rg 'Einstein.*[0-9]' corpus.jsonl", False),
-        (0.05, 1 << 30, "grep -o 'Einstein.*[0-9]' corpus.jsonl", True),
-        (0.9, 1 << 30, "grep -o 'Einstein.*[0-9]' corpus.jsonl", False),
+        # programs on the lines
+        (0.001, 0.01, "rg 'Einstein.*[0-9]' corpus.jsonl", True),
+        (0.001, None, "rg 'Einstein.*[0-9]' corpus.jsonl", False),  # rg reads faster than that
+        (0.9, 0.95, "rg 'Einstein.*[0-9]' corpus.jsonl", False),
+        (0.05, None, "grep -o 'Einstein.*[0-9]' corpus.jsonl", True),
+        (0.9, None, "grep -o 'Einstein.*[0-9]' corpus.jsonl", False),
+        # no program at all
+        (0.0, None, "rg -F Einstein corpus.jsonl", False),
+        (0.0, None, "rg -F Einstein corpus.jsonl | head -n 3", False),
+        (0.0, 0.001, "rg -F Einstein corpus.jsonl", True),
+        (0.01, None, "rg -F Einstein corpus.jsonl | head -n 3", True),
+        (0.05, None, "rg -F Einstein corpus.jsonl | wc -l", True),
+        (0.0, None, "grep -F Einstein corpus.jsonl", True),
     ],
 )
-def test_auto_gives_programs_the_lines_only_where_there_are_few(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch, share: float, size: int, command: str, *, feeds: bool
+def test_auto_searches_in_process_only_where_that_is_faster(
+    engine: Engine,
+    monkeypatch: pytest.MonkeyPatch,
+    share: float,
+    indexed: float | None,
+    command: str,
+    *,
+    worth: bool,
 ) -> None:
+    size = 1 << 30
+    spans = None if indexed is None else np.array([[0, int(indexed * size)]], np.int64)
     large = dataclasses.replace(engine, facts=dataclasses.replace(engine.facts, bytes=size))
     runner = NarrowedRunner(large, Elsewhere(engine), "auto")
     monkeypatch.setattr(runner, "_share", lambda *_: share)
+    monkeypatch.setattr(runner, "_candidates", lambda *_: spans)
     pipeline = parse(command)
     prepared = runner._prepare(pipeline)
     assert prepared.question is not None
-    assert runner._is_worth_it(pipeline, prepared, prepared.question, -1) is feeds
+    assert runner._is_worth_it(pipeline, prepared, prepared.question, -1) is worth
 
 
 @needs_kernels
