@@ -243,7 +243,8 @@ class _OnParts(_Run):
         for number, part in enumerate(self._parts):
             if fold.done:
                 return
-            self._begin(number + 1 if self._early else len(self._parts))
+            # Where an early end is likely, twice as many work each time that one has ended without it.
+            self._begin(1 << number if self._early else len(self._parts))
             if self._read(part, fold):
                 self._codes.append(0)  # what was wanted was found
                 return
