@@ -12,7 +12,7 @@ Two sets of demonstrations: `strong` is the Tutor/Planner's own, which refines a
 is one try a step, mostly for the name alone, kept if the question was answered. Arms, each a run folder:
 
     base                random weights
-    grpo                GRPO from random weights
+    grpo                GRPO from random weights, a third of the steps: its weights never change
     barely, barely+grpo SFT of a sixth of the steps, and GRPO after it
     plain, plain+grpo   SFT on the plain set, and GRPO after it
     strong, strong+grpo SFT on the strong set, and GRPO after it
@@ -20,10 +20,10 @@ is one try a step, mostly for the name alone, kept if the question was answered.
 Departures from the paper (arXiv 2605.29307): a tiny policy from random weights in place of Qwen3.5-9B; a generated
 world of 11,600 one-fact passages in place of Wikipedia, so that an episode has some 100 tokens; 1-hop and 2-hop
 questions; a world implementation of both roles in place of two LLMs; 16 questions a step and one update in place of 256
-and 8; 40 steps in place of 200; learning rates a hundred times the paper's, as the model's size asks for; reward F1 +
+and 8; 30 steps in place of 200; learning rates a hundred times the paper's, as the model's size asks for; reward F1 +
 0.1 x format in place of F1 gated by the format; 4 turns in place of 6.
 
-Expected curve: GRPO after SFT on the plain set starts near F1 .3 and levels off above .8 after some 30 steps; from
+Expected curve: GRPO after SFT on the plain set starts near F1 .3 and levels off above .8 after some 25 steps; from
 random weights the reward stays at 0, since no turn is ever valid and all groups are flat.
 
 A stopped run goes on where it was (Ctrl-C is fine), and finished arms are skipped. The run folder gets `table.md`,
@@ -67,11 +67,11 @@ class Study:
     barely_steps: int = 100
     sft_batch: int = 12
     sft_rate: float = 2e-3
-    grpo_steps: int = 40
-    scratch_steps: int = 20
+    grpo_steps: int = 30
+    scratch_steps: int = 10
     grpo_questions: int = 16  # a step, each asked `group` times
     group: int = 5
-    grpo_rate: float = 2e-4
+    grpo_rate: float = 3e-4
     vocab: int = 720
     hidden: int = 128
     layers: int = 3
@@ -237,7 +237,12 @@ def run(study: Study, args: argparse.Namespace) -> None:
         try:
             for made in as_completed([pool.submit(prepare, study, args.out, world) for world in args.worlds]):
                 made.result()
-            pairs = [(world, seed) for seed in args.seeds for world in args.worlds]
+            # Worlds and seeds change together, so that a study that is stopped early has seen all of both.
+            pairs = [
+                (args.worlds[(i + j) % len(args.worlds)], s)
+                for j in range(len(args.worlds))
+                for i, s in enumerate(args.seeds)
+            ]
             work = [pool.submit(cell, study, args.out, world, seed, args.arms) for world, seed in pairs]
             for number, done in enumerate(as_completed(work), 1):
                 world, seed = done.result()
