@@ -55,6 +55,7 @@ class Task:
         name: without options and split.
         description: one line for listings.
         splits: the first is taken where none is asked for.
+        named_splits: further ones, which only ``NAME/SPLIT`` gives.
         options: names that may follow the question mark.
         questions: ``(split, options) -> questions``; None where there are none.
         corpus: where the text comes from; None where the questions have no corpus of their own.
@@ -68,6 +69,7 @@ class Task:
     questions: Callable[[str, Options], Sequence[Question]] | None = None
     corpus: CorpusSource | None = None
     offline: bool = True
+    named_splits: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +106,14 @@ def _public_corpus(name: str) -> Task:
 
 
 def _benchmark_task(name: str) -> Task:
-    def questions(_split: str, _options: Options) -> Sequence[Question]:
-        return load_benchmark(name)
+    def questions(split: str, _options: Options) -> Sequence[Question]:
+        return load_benchmark(name, split)
 
     benchmark = BENCHMARKS[name]
     description = f"{benchmark.count:,} questions of {benchmark.hops}; needs the reference corpus wiki18"
-    return Task(name, description, (benchmark.split,), (), questions, None, offline=False)
+    # To train on only where it is asked for: a mere name is the set that is evaluated, whatever split is usual there.
+    train = () if benchmark.train is None else ("train",)
+    return Task(name, description, (benchmark.split,), (), questions, None, offline=False, named_splits=train)
 
 
 TASKS: dict[str, Task] = {
@@ -207,8 +211,9 @@ def parse_name(value: str) -> TaskName | None:
         if not equals or not setting:
             raise ConfigError(f"{value!r}: option {key!r} has no value; write {key}=VALUE")
         options[key] = setting
-    if split and split not in task.splits:
-        raise ConfigError(f"{value!r}: {name} has no split {split!r}; there are {', '.join(task.splits) or 'none'}")
+    known_splits = (*task.splits, *task.named_splits)
+    if split and split not in known_splits:
+        raise ConfigError(f"{value!r}: {name} has no split {split!r}; there are {', '.join(known_splits) or 'none'}")
     return TaskName(task, options, split or None)
 
 
@@ -304,7 +309,7 @@ def _named(parsed: TaskName, value: str, split: str) -> QuestionSet:
     if task.questions is None:
         raise QuestionsError(f"{value!r} is a corpus without questions of its own; pass questions=... besides it")
     chosen = parsed.split or (split if len(task.splits) > 1 else task.splits[0])
-    if chosen not in task.splits:
+    if chosen not in (*task.splits, *task.named_splits):
         raise ConfigError(f"{task.name} has no split {chosen!r}; there are {', '.join(task.splits)}")
     return QuestionSet(task.questions(chosen, parsed.options), f"{value.partition('/')[0]}/{chosen}")
 

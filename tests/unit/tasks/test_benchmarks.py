@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from grepseek_env.errors import ConfigError, QuestionsError, SourceUnavailable
-from grepseek_env.tasks import BENCHMARKS, load_benchmark, resolve_questions
-from grepseek_env.tasks.benchmarks import DATASET
+from grepseek_env.tasks import BENCHMARKS, load_benchmark, load_question_set, resolve_questions
+from grepseek_env.tasks.benchmarks import DATASET, Benchmark
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,6 +49,23 @@ def test_loaded_once_then_taken_from_the_cache(cache: Path) -> None:
     assert (cache / "benchmarks" / "bamboogle-test.jsonl").is_file()
     # One split: the environment's default split does not stand in the way, and neither does naming it.
     assert resolve_questions("bamboogle", limit=3) == resolve_questions("bamboogle/test", limit=3) == first[:3]
+
+
+def test_questions_to_train_on_only_by_their_full_name(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = {"nq": Benchmark("nq", "test", 2, "one hop", train=4), "popqa": Benchmark("popqa", "test", 3, "one hop")}
+    monkeypatch.setattr("grepseek_env.tasks.benchmarks.BENCHMARKS", small)
+    counts = {"test": 2, "train": 4}
+    monkeypatch.setattr("grepseek_env.tasks.benchmarks._from_hub", lambda _name, split: records(counts[split]))
+    # A mere name is the evaluation's, whatever split an environment or a command has by default.
+    assert [len(resolve_questions(name, split="train")) for name in ("nq", "nq/test", "nq/train")] == [2, 2, 4]
+    assert load_question_set("nq/train").name == "nq/train"
+    assert sorted(path.name for path in (cache / "benchmarks").iterdir()) == ["nq-test.jsonl", "nq-train.jsonl"]
+    with pytest.raises(ConfigError, match="popqa has no split 'train'; there are test"):
+        load_benchmark("popqa", "train")
+    with pytest.raises(ConfigError, match="there are test"):
+        resolve_questions("popqa/train")
+    with pytest.raises(ConfigError, match="there are test, train"):
+        resolve_questions("nq/dev")
 
 
 def test_a_wrong_count_is_noticed_and_not_kept(cache: Path) -> None:

@@ -67,7 +67,7 @@ def test_names(name: str, options: dict[str, str], split: str | None) -> None:
         ("world:tiny/dev", "has no split 'dev'; there are train, test"),
         ("world:tiny?kinds=5-hop", "1-hop"),
         ("nq?seed=1", "known: none"),
-        ("nq/train", "there are test"),
+        ("popqa/train", "there are test"),
         ("world:bench?bytes=big", "is no size"),
         ("world:bench?bytes=2000", "at least 16384"),
         ("world:bench?seed=-1", "option seed is '-1'"),

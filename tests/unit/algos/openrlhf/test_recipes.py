@@ -155,6 +155,22 @@ def test_prepare_writes_what_it_counts(model: str, tmp_path: Path, capsys: pytes
     assert "nothing is left" in capsys.readouterr().err
 
 
+def test_no_question_of_the_evaluation_is_trained_on(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GREPSEEK_CACHE", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "datasets", None)  # what would be loaded is told instead
+    command = ["prepare", "grpo", "--model", model, "--out", str(tmp_path / "grpo.jsonl")]
+    for name, message in (
+        ("nq", "nq (79,168, split train)"),
+        ("hotpotqa", "hotpotqa (90,447, split train)"),
+        ("nq/test", "nq (3,610, split test)"),  # who says so
+        ("bamboogle", "bamboogle has no split 'train'"),
+    ):
+        assert main([*command, name]) == 1
+        assert message in capsys.readouterr().err
+
+
 def test_a_data_set_too_small_for_a_step_is_refused(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
