@@ -247,19 +247,26 @@ def run(study: Study, args: argparse.Namespace) -> None:
             for number, done in enumerate(as_completed(work), 1):
                 world, seed = done.result()
                 print(f"world {world} seed {seed} is done ({number} of {len(work)})", flush=True)
+                report(study, args, jobs, time.perf_counter() - began)
         except BaseException:
             for child in multiprocessing.active_children():
                 child.terminate()  # whatever is cut off is done again: files appear whole
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    with open_backend(world_name(study, args.worlds[0])) as backend:
+    print(args.out / "table.md")
+
+
+def report(study: Study, args: argparse.Namespace, jobs: int, seconds: float) -> None:
+    """Writes table, results, curves and manifest of what there is by now."""
+    world = args.worlds[0]
+    with open_backend(world_name(study, world)) as backend:
         digest = backend.corpus_digest
     styles = {label: asdict(style) for label, style in STYLES.items()}
     chosen = {"worlds": args.worlds, "seeds": args.seeds, "arms": args.arms, "jobs": jobs}
     settings = {**asdict(study), "demonstrations": styles, **chosen}
-    tokenizer = AutoTokenizer.from_pretrained(str(args.out / f"world-{args.worlds[0]}" / "tokenizer"))
-    paid = hacks(world_name(study, args.worlds[0]), tokenizer, max_turns=study.turns, context=study.context)
-    print(write_report(args.out, settings, digest, paid, seconds=time.perf_counter() - began))
+    tokenizer = AutoTokenizer.from_pretrained(str(args.out / f"world-{world}" / "tokenizer"))
+    paid = hacks(world_name(study, world), tokenizer, max_turns=study.turns, context=study.context)
+    write_report(args.out, settings, digest, paid, seconds=seconds)
 
 
 def same_study(study: Study, out: Path) -> None:
