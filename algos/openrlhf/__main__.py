@@ -29,6 +29,9 @@ def main(argv: list[str] | None = None) -> int:
         # The reader of our output has gone, as in `... --print | head`; keep the interpreter's exit quiet.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as e:
+        print(f"openrlhf: {f'{e.filename}: {e.strerror}' if e.filename and e.strerror else e}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return 130
 

@@ -6,8 +6,11 @@ import argparse
 import dataclasses
 import os
 import shlex
+import shutil
 import subprocess
+import sys
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from grepseek_env.config import closest
@@ -111,15 +114,16 @@ class Launch:
         """Runs the command, with this terminal; returns its exit code.
 
         Raises:
-            ConfigError: there is no such program.
+            ConfigError: OpenRLHF, or the program that launches it, is not there.
         """
-        try:
-            return subprocess.run(self.argv, env={**os.environ, **self.environ}, check=False).returncode
-        except FileNotFoundError as e:
+        program = "openrlhf" if self.argv[0] == sys.executable else self.argv[0]
+        there = find_spec(program) if program == "openrlhf" else shutil.which(program)
+        if there is None:
             raise ConfigError(
-                f"{self.argv[0]} is not installed here: run this in the environment of OpenRLHF "
+                f"{program} is not installed here: run this in the environment of OpenRLHF "
                 "(pip install 'grepseek-env[openrlhf]'), or look at the command with --print"
-            ) from e
+            )
+        return subprocess.run(self.argv, env={**os.environ, **self.environ}, check=False).returncode
 
 
 def evaluation(model: str, name: str, corpus: str, *, chatml: bool, rules: Sequence[str] = ()) -> list[str]:

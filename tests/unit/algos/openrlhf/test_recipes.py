@@ -155,6 +155,23 @@ def test_prepare_writes_what_it_counts(model: str, tmp_path: Path, capsys: pytes
     assert "nothing is left" in capsys.readouterr().err
 
 
+def test_what_is_missing_is_said_in_a_line(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "grpo.jsonl")
+    missing = str(tmp_path / "no.txt")
+    assert main(["prepare", "grpo", "world:tiny", "--model", model, "--out", out, "--system-prompt", missing]) == 1
+    assert capsys.readouterr().err == f"openrlhf: {missing}: No such file or directory\n"
+    data = tmp_path / "rows.jsonl"
+    data.write_text("{}\n" * 8, encoding="utf-8")
+    monkeypatch.setattr("algos.openrlhf.recipe.find_spec", lambda _name: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for action, gpus, program in (("sft", "0", "openrlhf"), ("sft", "1", "deepspeed"), ("grpo", "1", "openrlhf")):
+        command = [action, "--preset", "tiny-cpu", "--model", model, "--dataset", str(data), "--gpus", gpus]
+        assert main(command) == 1
+        assert f"openrlhf: {program} is not installed here" in capsys.readouterr().err
+
+
 def test_no_question_of_the_evaluation_is_trained_on(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
