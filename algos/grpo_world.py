@@ -10,7 +10,7 @@ from algos.grpo_metrics import mean, tool_share
 from algos.grpo_rollout import play_groups
 from grepseek_env.env import GrepSeekEnv
 from grepseek_env.errors import ConfigError
-from grepseek_env.tasks import load_question_set
+from grepseek_env.tasks import load_question_set, training_questions
 from policies.budgets import Budget
 from policies.chat import Sampling
 from policies.chat_policy import turn_seed
@@ -52,7 +52,7 @@ class World:
         self._model = LiveModel(model, tokenizer, name=args.model)
         self._env = GrepSeekEnv(
             corpus=args.corpus,
-            questions=args.questions,
+            questions=None if args.questions is None else training_questions(args.questions),
             split="train",
             action_format=args.action_format,
             max_turns=args.max_turns,

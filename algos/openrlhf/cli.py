@@ -21,7 +21,7 @@ from algos.openrlhf.recipe import add_options, given_options, preset
 from algos.openrlhf.template import load_tokens
 from grepseek_env.env import make_rules
 from grepseek_env.errors import ConfigError
-from grepseek_env.tasks import BENCHMARKS, load_question_set
+from grepseek_env.tasks import load_question_set, training_questions
 from grepseek_env.trajectory import read_trajectories
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _prepare(args: argparse.Namespace) -> int:
             min_f1=args.min_f1,
         ),
         "grpo": lambda: grpo_rows(
-            {name: load_question_set(_full_name(name, args.split), split=args.split) for name in args.sources},
+            {name: load_question_set(_named(name, args.split), split=args.split) for name in args.sources},
             tokens,
             make_rules(
                 max_turns=args.max_turns,
@@ -103,9 +103,8 @@ def _prepare(args: argparse.Namespace) -> int:
     return 0
 
 
-def _full_name(source: str, split: str) -> str:
-    """Returns a source; a benchmark's mere name would be the questions that it is evaluated on."""
-    return f"{source}/train" if split == "train" and source in BENCHMARKS else source
+def _named(source: str, split: str) -> str:
+    return training_questions(source) if split == "train" else source
 
 
 def _train(args: argparse.Namespace) -> int:

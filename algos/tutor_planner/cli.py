@@ -29,7 +29,7 @@ from grepseek_env.backend import open_backend
 from grepseek_env.cli_support import add_env_arguments, env_kwargs
 from grepseek_env.env import make_rules
 from grepseek_env.errors import ConfigError
-from grepseek_env.tasks import load_question_set
+from grepseek_env.tasks import load_question_set, training_questions
 from grepseek_env.tasks.registry import parse_name
 from policies.chat import make_model
 
@@ -143,6 +143,12 @@ def _backend(args: argparse.Namespace, corpus: str, *, progress: bool) -> Search
     return open_backend(**{**_accepted(open_backend, args), "corpus": corpus, "progress": progress})
 
 
+def _questions(args: argparse.Namespace) -> str | None:
+    """Returns where the questions come from; demonstrations are trained on, so never from what is evaluated."""
+    questions: str | None = args.questions
+    return training_questions(questions) if questions is not None and args.split == "train" else questions
+
+
 def _generate(args: argparse.Namespace) -> int:
     implementation = args.implementation or ("llm" if args.model else "world")
     if args.limit is not None and args.limit < 1:
@@ -153,7 +159,7 @@ def _generate(args: argparse.Namespace) -> int:
         refinements=args.refinements or (1 if implementation == "world" and args.quality == "plain" else 6),
         min_f1=args.min_f1,
     )
-    question_set = load_question_set(args.questions, corpus=corpus, split=args.split)
+    question_set = load_question_set(_questions(args), corpus=corpus, split=args.split)
     questions = question_set[: args.limit]
     roles, endpoints = _roles(args, implementation, settings, stop)
     prices = _prices(args)
@@ -254,7 +260,7 @@ def _prices(args: argparse.Namespace) -> dict[str, Prices]:
 def _check(args: argparse.Namespace) -> int:
     questions = {}
     if args.questions is not None:
-        questions = {q.id: q for q in load_question_set(args.questions, split=args.split)}
+        questions = {q.id: q for q in load_question_set(_questions(args), split=args.split)}
     progress = not args.quiet
     if args.replay:
         with _backend(args, _corpus(args), progress=progress) as backend:

@@ -10,6 +10,7 @@ from grepseek_env.tasks.registry import (
     register_task,
     resolve_corpus,
     resolve_questions,
+    training_questions,
 )
 from grepseek_env.tasks.world import World, WorldConfig, generate_corpus
 
@@ -28,5 +29,6 @@ __all__ = [
     "register_task",
     "resolve_corpus",
     "resolve_questions",
+    "training_questions",
     "write_questions",
 ]

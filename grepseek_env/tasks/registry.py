@@ -34,6 +34,7 @@ __all__ = [
     "register_task",
     "resolve_corpus",
     "resolve_questions",
+    "training_questions",
 ]
 
 Options: TypeAlias = Mapping[str, str]
@@ -270,6 +271,11 @@ def questions_from(value: QuestionsLike, name: str = "questions") -> tuple[Quest
             return resolve_questions(value)
         case _:
             return questions_from_records(value, name)
+
+
+def training_questions(questions: str) -> str:
+    """Returns the file or name of questions to train on; a benchmark's mere name is the set that it is evaluated on."""
+    return f"{questions}/train" if questions in BENCHMARKS and not Path(questions).is_file() else questions
 
 
 def load_question_set(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from grepseek_env.errors import ConfigError, QuestionsError, SourceUnavailable
-from grepseek_env.tasks import BENCHMARKS, load_benchmark, load_question_set, resolve_questions
+from grepseek_env.tasks import BENCHMARKS, load_benchmark, load_question_set, resolve_questions, training_questions
 from grepseek_env.tasks.benchmarks import DATASET, Benchmark
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ def test_questions_to_train_on_only_by_their_full_name(cache: Path, monkeypatch:
     monkeypatch.setattr("grepseek_env.tasks.benchmarks._from_hub", lambda _name, split: records(counts[split]))
     # A mere name is the evaluation's, whatever split an environment or a command has by default.
     assert [len(resolve_questions(name, split="train")) for name in ("nq", "nq/test", "nq/train")] == [2, 2, 4]
+    names = {"nq": "nq/train", "nq/test": "nq/test", "world:tiny": "world:tiny"}
+    assert {name: training_questions(name) for name in names} == names
     assert load_question_set("nq/train").name == "nq/train"
     assert sorted(path.name for path in (cache / "benchmarks").iterdir()) == ["nq-test.jsonl", "nq-train.jsonl"]
     with pytest.raises(ConfigError, match="popqa has no split 'train'; there are test"):
