@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
 from dataclasses import dataclass
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 __all__ = ["Retry", "TransientError", "retry_after", "with_retries"]
 
 _T = TypeVar("_T")
+_LOG = logging.getLogger(__name__)
+
+# Many requests fail together: what is tried again is told about once in so many seconds.
+_TOLD_EVERY = 30.0
+_told: dict[str, float] = {}
 
 
 class TransientError(Exception):
@@ -112,6 +118,17 @@ async def with_retries(call: Callable[[float], Awaitable[_T]], retry: Retry, wha
                     f"{what} failed {attempt} times, and the next try would be past the deadline of "
                     f"{retry.deadline:g} s; the last error was: {e}"
                 ) from e
+            if attempt > 1:
+                _tell(what, attempt, retry, e)
         await asyncio.sleep(pause)
         wait = min(wait * 2, retry.longest_wait)
     raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _tell(what: str, attempt: int, retry: Retry, error: TransientError) -> None:
+    """Warns that something goes on failing, so that nobody waits in silence."""
+    now = time.monotonic()
+    if now - _told.get(what, -_TOLD_EVERY) < _TOLD_EVERY:
+        return
+    _told[what] = now
+    _LOG.warning("%s failed %d times, and is tried up to %d times: %s", what, attempt, retry.attempts, error)
