@@ -23,8 +23,8 @@ questions; a world implementation of both roles in place of two LLMs; 16 questio
 and 8; 30 steps in place of 200; learning rates a hundred times the paper's, as the model's size asks for; reward F1 +
 0.1 x format in place of F1 gated by the format; 4 turns in place of 6.
 
-Expected curve: GRPO after SFT on the plain set starts near F1 .3 and levels off above .8 after some 25 steps; from
-random weights the reward stays at 0, since no turn is ever valid and all groups are flat.
+Expected curve: GRPO after SFT on the plain set starts near F1 .5 and levels off above .8 after some 25 steps; from
+random weights the reward stays at 0, since no episode ever earns anything and all groups are flat.
 
 A stopped run goes on where it was (Ctrl-C is fine), and finished arms are skipped. The run folder gets `table.md`,
 `results.json`, `curves.png` and `manifest.json`.
@@ -251,7 +251,7 @@ def run(study: Study, args: argparse.Namespace) -> None:
         except BaseException:
             for child in multiprocessing.active_children():
                 child.terminate()  # whatever is cut off is done again: files appear whole
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(cancel_futures=True)
             raise
     print(args.out / "table.md")
 
