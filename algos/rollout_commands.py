@@ -85,6 +85,9 @@ class Commands:
             self._cancel.set()
         if self._timer is not None:
             self._timer.cancel()
+        for _, future in self._waiting:  # a batch that ends now must find nothing to go on with
+            future.cancel()
+        self._waiting.clear()
         self._threads.shutdown(wait=not cancel or isinstance(self._backend, _CANCELLABLE), cancel_futures=True)
 
     def _plan(self) -> None:

@@ -146,3 +146,23 @@ def test_a_closed_backend_and_a_bug_reach_who_waits(backend: Held, monkeypatch: 
         raise ZeroDivisionError
 
     asyncio.run(play())
+
+
+def test_a_batch_that_ends_after_closing_hands_nothing_on(backend: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rollout_commands, "_MOMENT", 1000.0)
+    failed: list[dict[str, Any]] = []
+
+    async def play() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: failed.append(context))
+        commands = Commands(backend, 8)
+        first = asyncio.ensure_future(commands.run(wanted("wc -l corpus.jsonl")))
+        await until(lambda: backend.batches)
+        second = asyncio.ensure_future(commands.run(wanted("ls")))
+        await asyncio.sleep(0.05)
+        backend.go.set()
+        commands.close(cancel=True)  # waits for the first batch, whose end the loop has yet to see
+        await asyncio.wait_for(asyncio.gather(first, second, return_exceptions=True), 30)
+        assert second.cancelled()
+
+    asyncio.run(play())
+    assert not failed
