@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import json
+import os
 import re
 import sys
 import typing
@@ -33,6 +34,7 @@ __all__ = [
     "get_algorithm",
     "parse_args",
     "run",
+    "run_actions",
     "save_config",
 ]
 
@@ -158,6 +160,43 @@ def run(algorithm: Any, argv: Sequence[str] | None = None) -> int:
         print(f"{name}: interrupted; the same command goes on from the last checkpoint", file=sys.stderr)
         return 130
     return 0
+
+
+def run_actions(cli: Any, argv: Sequence[str] | None = None) -> int:
+    """Runs a module of actions, the `cli` of a package of algorithms, as the program `python -m PACKAGE`.
+
+    Args:
+        cli: has a docstring, `add_arguments(parser)` and `run(args)`, which returns the exit code.
+        argv: the command line without the program; default: this process's.
+
+    Returns:
+        The exit code: 1 for a mistake of use, told in one line on stderr, 130 for Ctrl-C.
+    """
+    package = cli.__name__.rpartition(".")[0]
+    name = package.rpartition(".")[2]
+    summary, _, rest = (cli.__doc__ or "").partition("\n")
+    parser = argparse.ArgumentParser(
+        f"python -m {package}",
+        description=summary,
+        epilog=rest,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    cli.add_arguments(parser)
+    try:
+        return int(cli.run(parser.parse_args(argv)))
+    except GrepSeekError as e:
+        print(f"{name}: {e}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # The reader of our output has gone, as in `... --print | head`; keep the interpreter's exit quiet.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as e:
+        print(f"{name}: {f'{e.filename}: {e.strerror}' if e.filename and e.strerror else e}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"{name}: interrupted; the same command goes on from what is complete", file=sys.stderr)
+        return 130
 
 
 def _read_json(path: Path) -> dict[str, Any]:

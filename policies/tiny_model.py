@@ -17,9 +17,9 @@ from grepseek_env.tokens import CHATML
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["END_OF_TEXT", "END_OF_TURN", "make_tiny_model", "make_tokenizer", "quiet"]
+__all__ = ["END_OF_TEXT", "END_OF_TURN", "make_tiny_model", "make_tokenizer", "quiet", "save_random_model"]
 
 END_OF_TEXT = "<|endoftext|>"
 END_OF_TURN = "<|im_end|>"
@@ -80,7 +80,7 @@ def make_tiny_model(
     seed: int = 0,
     chat_template: str = CHATML,
 ) -> Path:
-    """Saves a model with random weights and its tokenizer into a folder, which must not exist yet.
+    """Saves a model with random weights and a tokenizer of texts into a folder, which must not exist yet.
 
     Args:
         out: the folder; it appears when it is complete.
@@ -99,23 +99,77 @@ def make_tiny_model(
     Raises:
         ConfigError: the folder exists, or the sizes do not fit together.
     """
-    import torch  # noqa: PLC0415
-    from transformers import Qwen3Config, Qwen3ForCausalLM  # noqa: PLC0415
-
     out = Path(out)
+    check_sizes(out, hidden, head_dim)
+    return save_random_model(
+        out,
+        make_tokenizer(texts, vocab, chat_template=chat_template),
+        hidden=hidden,
+        intermediate=4 * hidden,
+        layers=layers,
+        head_dim=head_dim,
+        key_value_heads=max(1, hidden // head_dim // 2),
+        context=context,
+        seed=seed,
+    )
+
+
+def check_sizes(out: Path, hidden: int, head_dim: int) -> None:
+    """Refuses a folder that exists and widths that do not fit together.
+
+    Raises:
+        ConfigError: with what to do.
+    """
     if out.exists():
         raise ConfigError(f"{out} exists; choose another folder for the model, or remove it")
     if hidden % head_dim:
         raise ConfigError(f"hidden is {hidden}; it must be a multiple of head_dim, {head_dim}")
-    tokenizer = make_tokenizer(texts, vocab, chat_template=chat_template)
-    heads = hidden // head_dim
+
+
+def save_random_model(
+    out: Path,
+    tokenizer: Any,
+    *,
+    hidden: int,
+    intermediate: int,
+    layers: int,
+    head_dim: int,
+    key_value_heads: int,
+    context: int,
+    seed: int,
+    draw: Callable[[Any], None] | None = None,
+) -> Path:
+    """Saves a Qwen3 model with random weights and its tokenizer; `make_tiny_model` has the arguments' meanings.
+
+    Args:
+        out: the folder; it appears when it is complete.
+        tokenizer: of transformers.
+        hidden: width of the residual stream; a multiple of `head_dim`.
+        intermediate: width of the feed-forward layers.
+        layers: decoder layers.
+        head_dim: width of an attention head.
+        key_value_heads: heads of keys and values.
+        context: tokens of prompt and completion together.
+        seed: of the weights.
+        draw: draws the weights again in its own way, from torch's generator.
+
+    Returns:
+        The folder.
+
+    Raises:
+        ConfigError: the folder exists, or the sizes do not fit together.
+    """
+    import torch  # noqa: PLC0415
+    from transformers import Qwen3Config, Qwen3ForCausalLM  # noqa: PLC0415
+
+    check_sizes(out, hidden, head_dim)
     config = Qwen3Config(
         vocab_size=len(tokenizer),
         hidden_size=hidden,
-        intermediate_size=4 * hidden,
+        intermediate_size=intermediate,
         num_hidden_layers=layers,
-        num_attention_heads=heads,
-        num_key_value_heads=max(1, heads // 2),
+        num_attention_heads=hidden // head_dim,
+        num_key_value_heads=key_value_heads,
         head_dim=head_dim,
         max_position_embeddings=context,
         tie_word_embeddings=True,
@@ -127,6 +181,8 @@ def make_tiny_model(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = Qwen3ForCausalLM(config)
+        if draw is not None:
+            draw(model)
     model.generation_config.eos_token_id = [tokenizer.eos_token_id, tokenizer.pad_token_id]
     model.generation_config.pad_token_id = tokenizer.pad_token_id
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import math
 import re
-import shutil
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grepseek_env.actions.parser import TOOL_NAME
 from grepseek_env.errors import ConfigError
-from policies.tiny_model import END_OF_TEXT, END_OF_TURN, quiet
+from policies.tiny_model import END_OF_TEXT, END_OF_TURN, save_random_model
 
 if TYPE_CHECKING:
     import os
@@ -124,48 +122,18 @@ def make_tiny_policy(
     Raises:
         ConfigError: the folder exists, or the sizes do not fit together.
     """
-    import torch  # noqa: PLC0415
-    from transformers import Qwen3Config, Qwen3ForCausalLM  # noqa: PLC0415
-
-    out = Path(out)
-    if out.exists():
-        raise ConfigError(f"{out} exists; choose another folder for the model, or remove it")
-    if hidden % head_dim:
-        raise ConfigError(f"hidden is {hidden}; it must be a multiple of head_dim, {head_dim}")
-    heads = hidden // head_dim
-    config = Qwen3Config(
-        vocab_size=len(tokenizer),
-        hidden_size=hidden,
-        intermediate_size=widening * hidden,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        num_key_value_heads=heads,
+    return save_random_model(
+        Path(out),
+        tokenizer,
+        hidden=hidden,
+        intermediate=widening * hidden,
+        layers=layers,
         head_dim=head_dim,
-        max_position_embeddings=context,
-        tie_word_embeddings=True,
-        bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-        dtype="float32",
+        key_value_heads=hidden // head_dim,
+        context=context,
+        seed=seed,
+        draw=lambda model: _scale_weights(model, hidden, layers),
     )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = Qwen3ForCausalLM(config)
-        _scale_weights(model, hidden, layers)
-    model.generation_config.eos_token_id = [tokenizer.eos_token_id, tokenizer.pad_token_id]
-    model.generation_config.pad_token_id = tokenizer.pad_token_id
-    out.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
-    try:
-        with quiet():
-            model.save_pretrained(temporary)
-        tokenizer.save_pretrained(temporary)
-        temporary.chmod(0o755)
-        temporary.rename(out)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
-    return out
 
 
 def _scale_weights(model: Any, hidden: int, layers: int) -> None:

@@ -12,6 +12,7 @@ import math
 import os
 import select
 import time
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from grepseek_env.distributed.hosts import Request
@@ -89,7 +90,7 @@ def run_through(
             run.close()
 
 
-class _Run:
+class _Run(ABC):
     """What both ways share: the poll, the programs that run here, the end."""
 
     def __init__(self, argvs: tuple[Argv, ...], sandbox: Sandbox, environment: dict[str, str], bounds: Bounds) -> None:
@@ -120,11 +121,13 @@ class _Run:
             timed_out=timed_out and not cut,
         )
 
+    @abstractmethod
     def drive(self) -> None:
-        raise NotImplementedError
+        """Brings the whole output into `output`."""
 
+    @abstractmethod
     def exit_code(self) -> int:
-        raise NotImplementedError
+        """Returns the pipeline's exit code; asked only when all output is there."""
 
     def pump(self, most: float = math.inf) -> None:
         """Waits until something happens."""

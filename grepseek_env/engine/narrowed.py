@@ -11,13 +11,13 @@ import os
 import threading
 import time
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
-
-import numpy as np
 
 from grepseek_env.corpus.slicer import first_cut
 from grepseek_env.engine.batch import Asked, answer_together
 from grepseek_env.engine.endings import output_of
+from grepseek_env.engine.estimate import QUICK_BYTES, Estimate, frequencies, near_bytes, total
 from grepseek_env.engine.explain import explain_narrowing
 from grepseek_env.engine.fastpath import FileSearch, conclude, demand
 from grepseek_env.engine.interrupts import HeldSignals
@@ -28,9 +28,8 @@ from grepseek_env.engine.narrow import narrow
 from grepseek_env.engine.once import Output
 from grepseek_env.engine.piped import Clock, feed
 from grepseek_env.engine.prepared import prepare
-from grepseek_env.engine.scanning import EVERY_LINE, Scanner, whole
+from grepseek_env.engine.scanning import EVERY_LINE
 from grepseek_env.engine.scheduler import SCHEDULER
-from grepseek_env.engine.work import work_of
 from grepseek_env.errors import SpawnFailed
 from grepseek_env.types import CommandResult
 
@@ -50,14 +49,6 @@ if TYPE_CHECKING:
 __all__ = ["Manner", "NarrowedRunner"]
 
 _MOST_PREPARED = 4096
-_SAMPLE = 1 << 20
-_COUNTED = 4  # samples of bytes
-# Bytes a second, of one core, in round numbers: only which way is faster depends on them.
-# rg maps the file: where the page cache holds it in large pieces, nothing reads it faster.
-_SCAN_SPEED, _PIPE_SPEED, _FAST_PROGRAM, _SLOW_PROGRAM = 7e9, 1e9, 20e9, 0.5e9
-_START_SECONDS = 0.002  # of a program
-
-_QUICK_BYTES = 8 << 20  # so many are scanned in half a millisecond
 
 _Where = Literal["kernels", "memory", ""]
 Manner = Literal["quick", "together", "alone"]
@@ -80,7 +71,7 @@ class NarrowedRunner:
         self._mode = mode
         self._lock = threading.Lock()
         self._prepared: OrderedDict[str, Prepared] = OrderedDict()
-        self._shares: dict[str, float] = {}
+        self._estimate = Estimate(engine.facts.bytes)
         self._memory: MemoryCorpus | None = None
         self._counts: tuple[int, ...] | None = None
         self._index: tuple[Index | None] | None = None  # None: not opened yet
@@ -113,7 +104,7 @@ class NarrowedRunner:
         if not where or prepared.question is None or prepared.fed:
             return "alone"
         size = self._engine.facts.bytes
-        if where == "memory" or size <= _QUICK_BYTES:
+        if where == "memory" or size <= QUICK_BYTES:
             return "quick"
         if self._open_index() is None:
             return "together"
@@ -122,7 +113,7 @@ class NarrowedRunner:
         found = self._candidates(prepared.question.clauses)
         if found is None:
             return "together"
-        return "quick" if _sum(found) <= _QUICK_BYTES else "alone"
+        return "quick" if total(found) <= QUICK_BYTES else "alone"
 
     def run_quick(
         self,
@@ -196,7 +187,7 @@ class NarrowedRunner:
             where=where,
             corpus_bytes=self._engine.facts.bytes,
             indexed=indexed,
-            candidates=None if found is None else (len(found), _sum(found)),
+            candidates=None if found is None else (len(found), total(found)),
             otherwise=other,
         )
 
@@ -220,13 +211,55 @@ class NarrowedRunner:
         file = _open(engine)
         try:
             clock = Clock(bounds)
-            if self._mode == "auto" and not certain and not self._is_worth_it(pipeline, prepared, question, file):
-                return None
-            index = self._candidates if self._open_index() is not None else None
+            index: Index | None = self._candidates if self._open_index() is not None else None
+            if self._mode == "auto" and not certain:
+                if index is not None and question.clauses and not prepared.fed:
+                    index = self._judging(pipeline, prepared, question, file)
+                elif near := self._near(pipeline, prepared, question, file, grant, bounds, clock):
+                    return near
+                else:  # with programs that are fed: before they are started
+                    found = self._candidates(question.clauses)
+                    if not self._estimate.is_worth_it(pipeline, prepared, question, file, found):
+                        return None
+                    index = None if found is None else lambda _, /: found
             search = FileSearch(file, engine.facts.bytes, question, index, grant, clock.check)
             return self._finish(prepared, search, bounds, clock)
+        except _Elsewhere:
+            return None
         finally:
             os.close(file)
+
+    def _near(
+        self,
+        pipeline: Pipeline,
+        prepared: Prepared,
+        question: Question,
+        file: int,
+        grant: Grant,
+        bounds: Bounds,
+        clock: Clock,
+    ) -> CommandResult | None:
+        """Returns the result if the beginning of the corpus holds all that is wanted."""
+        size = self._engine.facts.bytes
+        near = near_bytes(pipeline, prepared, size, bounded=bounds.max_output_bytes is not None)
+        end = first_cut(file, size, near)
+        if not 0 < end < size:
+            return None
+        try:
+            return self._finish(prepared, _Near(file, end, question, grant, clock.check), bounds, clock)
+        except _Elsewhere:
+            return None
+
+    def _judging(self, pipeline: Pipeline, prepared: Prepared, question: Question, file: int) -> Index:
+        """Returns the index, which raises `_Elsewhere` where what it knows makes another way better."""
+
+        def index(clauses: tuple[Clause, ...]) -> Spans | None:
+            found = self._candidates(clauses)
+            if not self._estimate.is_worth_it(pipeline, prepared, question, file, found):
+                raise _Elsewhere
+            return found
+
+        return index
 
     def _finish(self, prepared: Prepared, search: Search, bounds: Bounds, clock: Clock) -> CommandResult | None:
         if prepared.fed:
@@ -271,7 +304,7 @@ class NarrowedRunner:
             known = prepare(proven, pipeline, self._frequencies)
             with self._lock:
                 while len(self._prepared) >= _MOST_PREPARED:
-                    self._shares.pop(self._prepared.popitem(last=False)[0], None)
+                    self._estimate.forget(self._prepared.popitem(last=False)[0])
                 self._prepared[pipeline.text] = known
         return known
 
@@ -305,25 +338,27 @@ class NarrowedRunner:
             return ""
         file = _open(self._engine)
         try:
-            if self._is_worth_it(pipeline, prepared, question, file):
+            found = self._candidates(question.clauses)
+            if self._estimate.is_worth_it(pipeline, prepared, question, file, found):
                 return ""
-            share = self._share(pipeline.text, question, file)
+            share = self._estimate.share(pipeline.text, question, file)
         finally:
             os.close(file)
         if prepared.fed:
             return f"about {share:.0%} of the corpus holds what every line of the answer must hold, too much to hand on"
-        return f"without an index {pipeline.stages[0].program} reads all of it faster than it can be searched here"
+        near = near_bytes(pipeline, prepared, self._engine.facts.bytes, bounded=False)
+        first = f"after its first {near >> 20} MB, " if near else ""
+        program = pipeline.stages[0].program
+        return f"{first}without an index {program} reads all of it faster than it can be searched here"
 
     def _frequencies(self) -> tuple[int, ...]:
         """Returns how common each byte is in the corpus, from a few samples."""
         if self._counts is None:
             file = _open(self._engine)
             try:
-                step = max(self._engine.facts.bytes // _COUNTED, 1)
-                sample = b"".join(os.pread(file, _SAMPLE // 16, number * step) for number in range(_COUNTED))
+                self._counts = frequencies(file, self._engine.facts.bytes)
             finally:
                 os.close(file)
-            self._counts = tuple(np.bincount(np.frombuffer(sample, np.uint8), minlength=256).tolist())
         return self._counts
 
     def _open_index(self) -> Index | None:
@@ -340,47 +375,27 @@ class NarrowedRunner:
             return None
         return index(clauses)
 
-    def _is_worth_it(self, pipeline: Pipeline, prepared: Prepared, question: Question, file: int) -> bool:
-        """Returns whether searching in process is likely to be faster than the usual way."""
-        size = self._engine.facts.bytes
-        slow = work_of(pipeline.stages) == "cpu"
-        if size <= MOST_BYTES or (slow and not prepared.fed):
-            return True
-        found = self._candidates(question.clauses)
-        read = size if found is None else _sum(found)
-        if not prepared.fed and read <= _QUICK_BYTES:
-            return True
-        share = self._share(pipeline.text, question, file)
-        if not prepared.fed and share and demand(prepared.narrowing.sink, bounded=False).early:
-            return True  # the first lines are near the beginning
-        given = min(share * size, read)
-        speed = _SLOW_PROGRAM if slow else _FAST_PROGRAM
-        cores = SCHEDULER.cores
-        narrowed = read / (_SCAN_SPEED * cores)
-        usual = size / (speed * (cores if slow else 1))
-        if prepared.fed:
-            narrowed += given / _PIPE_SPEED + (given / speed if prepared.replays else 0)
-        else:
-            usual += given / _PIPE_SPEED + _START_SECONDS * len(pipeline.stages)
-        return narrowed < usual
 
-    def _share(self, text: str, question: Question, file: int) -> float:
-        """Returns about what part of the corpus is wanted, from two samples."""
-        known = self._shares.get(text)
-        if known is None:
-            size = self._engine.facts.bytes
-            wanted = read = 0
-            for start in (0, first_cut(file, size, size // 2)):
-                with Scanner(question) as scanner:
-                    scanner.scan(file, whole(size, start), None, most_read=_SAMPLE)
-                    wanted += scanner.bytes
-                    read += min(_SAMPLE, size - start)
-            self._shares[text] = known = min(1.0, wanted / max(read, 1))
-        return known
+class _Elsewhere(Exception):
+    """Another way is taken; what has been found until now is forgotten."""
 
 
-def _sum(spans: Spans) -> int:
-    return int((spans[:, 1] - spans[:, 0]).sum())
+@dataclass(frozen=True, slots=True)
+class _Near:
+    """Searches the lines before `end` and raises `_Elsewhere` where they are not enough."""
+
+    file: int
+    end: int
+    question: Question
+    grant: Grant
+    check: Callable[[], None]
+
+    def __call__(self, write: Write | None, *, most_lines: int = EVERY_LINE, early: bool = False) -> tuple[int, int]:
+        search = FileSearch(self.file, self.end, self.question, None, self.grant, self.check)
+        found = search(write, most_lines=most_lines, early=early)
+        if found[0] < most_lines:
+            raise _Elsewhere
+        return found
 
 
 def _open(engine: Engine) -> int:

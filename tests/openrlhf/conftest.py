@@ -59,9 +59,13 @@ def _paths() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns a folder with the models `tiny` (random) and `half` (half taught) and the episodes they come from."""
+    """Returns a folder with models and the episodes they come from.
+
+    `half` is half taught and speaks the recipes' template. `study` is the policy of the ablation, random, and
+    `half-study` the same half taught; both bring a template of their own.
+    """
     import torch
-    from tiny import SYSTEM, easy_questions, half_taught_model, oracle_episodes, untrained_model
+    from tiny import SYSTEM, easy_questions, half_taught_model, oracle_episodes, study_policy, untrained_model
 
     from grepseek_env.tasks import write_questions
     from grepseek_env.trajectory import TrajectoryWriter
@@ -77,4 +81,6 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "system.txt").write_text(SYSTEM, encoding="utf-8")
     untrained_model(folder / "tiny", records)
     half_taught_model(folder / "tiny", folder / "half", records[:4], loss_below=0.03)
+    study_policy(folder / "study", records)
+    half_taught_model(folder / "study", folder / "half-study", records[:4], loss_below=0.03, rate=2e-3)
     return folder

@@ -1,4 +1,4 @@
-"""The recipes' own command lines, run: a real SFT and a real GRPO of two steps, on a CPU through the shim."""
+"""The recipes' own command lines, run on a CPU through the shim: two steps of SFT and of GRPO of the study's policy."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from algos.openrlhf.template import load_tokens
 from grepseek_env.env import make_rules
 from grepseek_env.tasks import load_question_set
 from grepseek_env.trajectory import read_trajectories
+from policies.tiny_policy import TEMPLATE
 
 HERE = Path(__file__).parent
 LONGEST = 10 * 60
@@ -49,7 +50,7 @@ def check_loads(folder: Path, environment: dict[str, str]) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    assert tokenizer.chat_template.strip() == load_tokens(str(folder)).tokenizer.chat_template.strip()
+    assert tokenizer.chat_template.strip() == TEMPLATE.strip()
     AutoModelForCausalLM.from_pretrained(folder)
     code = (
         "import sys; from policies.vllm_engine import VLLMModel; from policies.chat import Sampling\n"
@@ -74,14 +75,15 @@ def free_port() -> str:
 
 def test_two_steps_of_sft(checkpoints: Path, environment: dict[str, str], tmp_path: Path) -> None:
     records = list(read_trajectories(checkpoints / "trajectories.jsonl"))
-    prepared = sft_rows(records, load_tokens(str(checkpoints / "tiny")), max_len=512)
+    prepared = sft_rows(records, load_tokens(str(checkpoints / "study"), "model"), max_len=512)
     assert len(prepared.rows) == 8
     write_rows(tmp_path / "sft.jsonl", prepared.rows)
     recipe = preset(
         sft.SFTRecipe,
         sft.PRESETS,
         "tiny-cpu",
-        model=str(checkpoints / "tiny"),
+        model=str(checkpoints / "study"),
+        chat_template="model",
         dataset="sft.jsonl",
         out="out",
         checkpoints="state",
@@ -95,7 +97,7 @@ def test_two_steps_of_sft(checkpoints: Path, environment: dict[str, str], tmp_pa
     norms = [float(x) for x in re.findall(r"grad_norm=([0-9.e+-]+)\]", said)]
     assert norms
     assert norms[-1] > 0
-    assert len(changed(checkpoints / "tiny", tmp_path / "out")) > 10
+    assert len(changed(checkpoints / "study", tmp_path / "out")) > 10
     check_loads(tmp_path / "out", environment)
 
 
@@ -108,10 +110,10 @@ def steps(said: str) -> list[dict[str, Any]]:
 
 
 def test_two_steps_of_grpo(checkpoints: Path, environment: dict[str, str], tmp_path: Path) -> None:
-    half = checkpoints / "half"
+    half = checkpoints / "half-study"
     system = checkpoints / "system.txt"
     questions = load_question_set(str(checkpoints / "questions.jsonl"))
-    tokens = load_tokens(str(half))
+    tokens = load_tokens(str(half), "model")
     rules = make_rules(max_turns=4, system_prompt=system.read_text(encoding="utf-8"))
     prepared = grpo_rows({"world": questions}, tokens, rules)
     assert len(prepared.rows) == 4
@@ -121,6 +123,7 @@ def test_two_steps_of_grpo(checkpoints: Path, environment: dict[str, str], tmp_p
         grpo.PRESETS,
         "tiny-cpu",
         model=str(half),
+        chat_template="model",
         dataset="grpo.jsonl",
         out="out",
         checkpoints="state",

@@ -14,6 +14,7 @@ from grepseek_env.tasks import load_question_set
 from grepseek_env.tokens import ChatTokens
 from policies.scripted import OraclePolicy
 from policies.tiny_model import make_tiny_model
+from policies.tiny_policy import make_tiny_policy, make_world_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from grepseek_env.trajectory import Trajectory
     from grepseek_env.types import Question
 
+CONTEXT = 512  # tokens of an episode
 SYSTEM = "Search, then answer."
 RULES = {"system_prompt": SYSTEM, "max_observation_chars": 120, "max_turns": 4}
 
@@ -48,7 +50,15 @@ def untrained_model(out: Path, records: Sequence[Trajectory]) -> Path:
     return make_tiny_model(out, texts * 3, chat_template=template())
 
 
-def half_taught_model(folder: Path, out: Path, records: Sequence[Trajectory], *, loss_below: float) -> Path:
+def study_policy(out: Path, records: Sequence[Trajectory]) -> Path:
+    """Saves the policy from which the runs of `examples/08_ablation_cpu.py` start, with its own chat template."""
+    tokenizer = make_world_tokenizer([record.text() for record in records], 720, min_frequency=2)
+    return make_tiny_policy(out, tokenizer, context=CONTEXT)
+
+
+def half_taught_model(
+    folder: Path, out: Path, records: Sequence[Trajectory], *, loss_below: float, rate: float = 1e-2
+) -> Path:
     """Trains a model on the records until it says much of them, and not all: groups of its rollouts then differ."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -57,7 +67,7 @@ def half_taught_model(folder: Path, out: Path, records: Sequence[Trajectory], *,
     views = [ChatTokens(tokenizer).trajectory(r) for r in records]
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_pretrained(folder)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
     length = max(len(v.ids) for v in views)
     ids = torch.full((len(views), length), tokenizer.pad_token_id)
     mask = torch.zeros(len(views), length, dtype=torch.bool)

@@ -11,7 +11,7 @@ import pytest
 
 from grepseek_env.commands import parse
 from grepseek_env.corpus.store import CorpusStore
-from grepseek_env.engine import fastpath, narrowed, scanning
+from grepseek_env.engine import estimate, fastpath, narrowed, scanning
 from grepseek_env.engine.index import build_index
 from grepseek_env.engine.local import LocalBackend
 from grepseek_env.engine.narrow import narrow
@@ -58,8 +58,10 @@ class Way:
             patch.setattr(scanning, "_FREE", scanning._Free())
             if self.large:
                 patch.setattr(fastpath, "FIRST_BYTES", 64)
-                patch.setattr(narrowed, "MOST_BYTES", 0)
-                patch.setattr(narrowed, "_QUICK_BYTES", 0)
+                for module in (narrowed, estimate):
+                    patch.setattr(module, "MOST_BYTES", 0)
+                    patch.setattr(module, "QUICK_BYTES", 0)
+                patch.setattr(estimate, "_NEAR_PART", 3)
             if self.memory:
                 patch.setattr(narrowed, "are_loaded", lambda: False)
             yield

@@ -160,7 +160,7 @@ def test_a_deadline_ends_only_those_that_want_more(tmp_path: Path, monkeypatch: 
 def test_a_batch_gives_what_single_commands_give(
     store: CorpusStore, monkeypatch: pytest.MonkeyPatch, mode: str, budget: int | None, quick: int
 ) -> None:
-    monkeypatch.setattr(narrowed, "_QUICK_BYTES", quick)  # 0: in-process commands share a pass
+    monkeypatch.setattr(narrowed, "QUICK_BYTES", quick)  # 0: in-process commands share a pass
     with LocalBackend(store, mode=mode) as batching, LocalBackend(store, mode="sequential") as single:
         results = batching.run_many([*COMMANDS, COMMANDS[0]], max_output_bytes=budget)
         for command, result in zip(COMMANDS, results, strict=False):
@@ -186,7 +186,7 @@ def manners(store: CorpusStore, **changes: object) -> list[str]:
 
 def test_how_commands_of_a_batch_are_run(store: CorpusStore, monkeypatch: pytest.MonkeyPatch) -> None:
     assert manners(store) == ["quick", "quick", "alone", "alone"]
-    monkeypatch.setattr(narrowed, "_QUICK_BYTES", 10)
+    monkeypatch.setattr(narrowed, "QUICK_BYTES", 10)
     assert manners(store) == ["together", "together", "alone", "alone"]
     index = {"_index": (lambda _: None,)}
     assert manners(store, **index) == ["quick", "together", "alone", "alone"]

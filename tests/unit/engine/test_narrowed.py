@@ -16,15 +16,14 @@ from grepseek_env.engine.modes import MODES, Engine, SequentialRunner
 from grepseek_env.engine.narrowed import NarrowedRunner
 from grepseek_env.errors import BackendClosed, CorpusChanged
 from grepseek_env.types import CommandResult
+from tests.support.elsewhere import Elsewhere
 from tests.support.odd_corpora import ordinary
 from tests.support.oracle import DEADLINE
 from tests.support.slicing import Sliceable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
-    from grepseek_env.commands import Pipeline
     from grepseek_env.engine.literals.records import Clause
     from grepseek_env.engine.scanning import Spans
 
@@ -43,28 +42,6 @@ def corpus(tmp_path: Path) -> Sliceable:
 @pytest.fixture
 def engine(corpus: Sliceable) -> Engine:
     return Engine(corpus.sandbox, corpus.file, corpus.facts)
-
-
-class Elsewhere:
-    """Notes what is not narrowed."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.commands: list[str] = []
-        self.inner = SequentialRunner(engine)
-
-    def run(
-        self,
-        pipeline: Pipeline,
-        *,
-        timeout: float,
-        max_output_bytes: int | None = None,
-        cancels: Sequence[Cancellation] = (),
-    ) -> CommandResult:
-        self.commands.append(pipeline.text)
-        return self.inner.run(pipeline, timeout=timeout, max_output_bytes=max_output_bytes, cancels=cancels)
-
-    def explain(self, pipeline: Pipeline) -> str:
-        return f"otherwise {pipeline.text}"
 
 
 @needs_kernels
@@ -186,59 +163,6 @@ def test_without_numba_all_goes_on(engine: Engine, corpus: Sliceable, monkeypatc
     assert runner.run(parse(ANSWERED), timeout=DEADLINE).stdout == corpus.wanted(ANSWERED).stdout
     assert elsewhere.commands == [ANSWERED]
     assert "numba cannot be imported" in runner.explain(parse(ANSWERED))
-
-
-@needs_kernels
-@pytest.mark.parametrize(
-    ("share", "indexed", "command", "worth"),
-    [
-        # programs on the lines
-        (0.001, 0.01, "rg 'Einstein.*[0-9]' corpus.jsonl", True),
-        (0.001, None, "rg 'Einstein.*[0-9]' corpus.jsonl", False),  # rg reads faster than that
-        (0.9, 0.95, "rg 'Einstein.*[0-9]' corpus.jsonl", False),
-        (0.05, None, "grep -o 'Einstein.*[0-9]' corpus.jsonl", True),
-        (0.9, None, "grep -o 'Einstein.*[0-9]' corpus.jsonl", False),
-        # no program at all
-        (0.0, None, "rg -F Einstein corpus.jsonl", False),
-        (0.0, None, "rg -F Einstein corpus.jsonl | head -n 3", False),
-        (0.0, 0.001, "rg -F Einstein corpus.jsonl", True),
-        (0.01, None, "rg -F Einstein corpus.jsonl | head -n 3", True),
-        (0.05, None, "rg -F Einstein corpus.jsonl | wc -l", True),
-        (0.0, None, "grep -F Einstein corpus.jsonl", True),
-    ],
-)
-def test_auto_searches_in_process_only_where_that_is_faster(
-    engine: Engine,
-    monkeypatch: pytest.MonkeyPatch,
-    share: float,
-    indexed: float | None,
-    command: str,
-    *,
-    worth: bool,
-) -> None:
-    size = 1 << 30
-    spans = None if indexed is None else np.array([[0, int(indexed * size)]], np.int64)
-    large = dataclasses.replace(engine, facts=dataclasses.replace(engine.facts, bytes=size))
-    runner = NarrowedRunner(large, Elsewhere(engine), "auto")
-    monkeypatch.setattr(runner, "_share", lambda *_: share)
-    monkeypatch.setattr(runner, "_candidates", lambda *_: spans)
-    pipeline = parse(command)
-    prepared = runner._prepare(pipeline)
-    assert prepared.question is not None
-    assert runner._is_worth_it(pipeline, prepared, prepared.question, -1) is worth
-
-
-@needs_kernels
-def test_the_share_of_wanted_lines_is_sampled_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    runner = NarrowedRunner(engine, Elsewhere(engine), "auto")
-    prepared = runner._prepare(parse(REPLAYED))
-    assert prepared.question is not None
-    with engine.corpus.open("rb") as file:
-        share = runner._share(REPLAYED, prepared.question, file.fileno())
-    lines = engine.corpus.read_bytes().splitlines(keepends=True)
-    assert share == pytest.approx(sum(len(line) for line in lines if b"Einstein" in line) / engine.facts.bytes, abs=0.1)
-    monkeypatch.setattr(narrowed, "Scanner", None)
-    assert runner._share(REPLAYED, prepared.question, -1) == share
 
 
 @needs_kernels

@@ -94,7 +94,7 @@ def test_an_interrupt_leaves_no_program_no_core_and_no_descriptor(
 @pytest.mark.usefixtures("small_steps")
 @pytest.mark.parametrize("quick", [0, 8 << 20])
 def test_an_interrupt_ends_a_batch(store: CorpusStore, monkeypatch: pytest.MonkeyPatch, quick: int) -> None:
-    monkeypatch.setattr(narrowed, "_QUICK_BYTES", quick)
+    monkeypatch.setattr(narrowed, "QUICK_BYTES", quick)
     with LocalBackend(store, mode="narrowed", cache_bytes=0) as backend:
         backend.run_many(COMMANDS)
         idle = children()
