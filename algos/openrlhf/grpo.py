@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -142,12 +142,23 @@ class GRPORecipe:
             record=str(Path(self.record).absolute()) if self.record else "",
         )
 
+    def _anywhere(self) -> GRPORecipe:
+        """Returns the recipe with full paths: a job of a cluster does not run in this folder."""
+        return replace(
+            self,
+            model=_absolute(self.model),
+            dataset=_absolute(self.dataset),
+            out=str(Path(self.out).absolute()),
+            checkpoints=str(Path(self.checkpoints).absolute()),
+            tensorboard=str(Path(self.tensorboard).absolute()) if self.tensorboard else None,
+        )
+
     def launch(self) -> Launch:
         """Returns the command that trains, here or as a job of a Ray cluster."""
         argv = [
             "-m",
             "openrlhf.cli.train_ppo_ray",
-            *flags(self),
+            *flags(self._anywhere() if self.ray else self),
             "--train.agent_func_path",
             str(AGENT_FILE),
             "--data.input_key",

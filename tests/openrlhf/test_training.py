@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import os
 import re
+import signal
 import socket
 import subprocess
 import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,6 +27,9 @@ from grepseek_env.env import make_rules
 from grepseek_env.tasks import load_question_set
 from grepseek_env.trajectory import read_trajectories
 from policies.tiny_policy import TEMPLATE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 HERE = Path(__file__).parent
 LONGEST = 10 * 60
@@ -109,7 +119,43 @@ def steps(said: str) -> list[dict[str, Any]]:
     return logged
 
 
-def test_two_steps_of_grpo(checkpoints: Path, environment: dict[str, str], tmp_path: Path) -> None:
+@contextmanager
+def cluster(environment: dict[str, str], folder: Path) -> Iterator[str]:
+    """Runs a Ray cluster of this machine that believes in two GPUs; yields its dashboard's address."""
+    bin_folder = Path(sys.executable).parent
+    port = free_port()
+    command = [
+        str(bin_folder / "ray"),
+        *("start", "--head", "--block", "--port", free_port(), "--dashboard-port", port),
+        *("--num-gpus", "2", "--num-cpus", "8", "--object-store-memory", str(200 << 20), "--temp-dir", str(folder)),
+    ]
+    log = folder.with_suffix(".log")
+    with log.open("w", encoding="utf-8") as out:
+        head = subprocess.Popen(command, env=environment, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
+    try:
+        address = f"http://127.0.0.1:{port}"
+        ends = time.monotonic() + 120
+        while True:
+            with contextlib.suppress(OSError, HTTPException):
+                asked = HTTPConnection("127.0.0.1", int(port), timeout=5)
+                asked.request("GET", "/api/version")
+                if asked.getresponse().status == 200:
+                    break
+            assert head.poll() is None, log.read_text(encoding="utf-8")
+            assert time.monotonic() < ends, log.read_text(encoding="utf-8")
+            time.sleep(0.5)
+        yield address
+    finally:
+        head.terminate()
+        try:
+            head.wait(60)
+        except subprocess.TimeoutExpired:
+            os.killpg(head.pid, signal.SIGKILL)
+            head.wait(60)
+
+
+@pytest.mark.parametrize("where", ["here", "job"])
+def test_two_steps_of_grpo(checkpoints: Path, environment: dict[str, str], tmp_path: Path, where: str) -> None:
     half = checkpoints / "half-study"
     system = checkpoints / "system.txt"
     questions = load_question_set(str(checkpoints / "questions.jsonl"))
@@ -118,31 +164,42 @@ def test_two_steps_of_grpo(checkpoints: Path, environment: dict[str, str], tmp_p
     prepared = grpo_rows({"world": questions}, tokens, rules)
     assert len(prepared.rows) == 4
     write_rows(tmp_path / "grpo.jsonl", prepared.rows)
-    recipe = preset(
-        grpo.GRPORecipe,
-        grpo.PRESETS,
-        "tiny-cpu",
-        model=str(half),
-        chat_template="model",
-        dataset="grpo.jsonl",
-        out="out",
-        checkpoints="state",
-        tensorboard=None,
-        system_prompt=str(system),
-        episodes=2,
-        group=8,
-        batch=32,
-        max_len=512,
-        turn_tokens=96,
-        max_turns=4,
-        max_observation_tokens=48,
-        learning_rate=1e-3,
-        record=str(tmp_path / "record"),
-    )
-    launch = recipe.launch()
-    assert list(launch.argv[1:3]) == ["-m", "openrlhf.cli.train_ppo_ray"]
-    command = [sys.executable, str(HERE / "shim/grpo.py"), *launch.argv[3:]]
-    said = run(command, {**environment, **launch.environ}, tmp_path)
+    values = {
+        "model": str(half),
+        "chat_template": "model",
+        "dataset": "grpo.jsonl",
+        "out": "out",
+        "checkpoints": "state",
+        "tensorboard": None,
+        "system_prompt": str(system),
+        "episodes": 2,
+        "group": 8,
+        "batch": 32,
+        "max_len": 512,
+        "turn_tokens": 96,
+        "max_turns": 4,
+        "max_observation_tokens": 48,
+        "learning_rate": 1e-3,
+        "record": str(tmp_path / "record"),
+    }
+    if where == "here":
+        launch = preset(grpo.GRPORecipe, grpo.PRESETS, "tiny-cpu", **values).launch()
+        assert list(launch.argv[1:3]) == ["-m", "openrlhf.cli.train_ppo_ray"]
+        command = [sys.executable, str(HERE / "shim/grpo.py"), *launch.argv[3:]]
+        said = run(command, {**environment, **launch.environ}, tmp_path)
+    else:
+        path = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"  # the cluster's python3
+        there = {**environment, "PATH": path}
+        with tempfile.TemporaryDirectory(prefix="ray-") as folder, cluster(there, Path(folder) / "r") as address:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.chdir(tmp_path)
+                launch = preset(grpo.GRPORecipe, grpo.PRESETS, "tiny-cpu", ray=address, **values).launch()
+            assert list(launch.argv[:3]) == ["ray", "job", "submit"]
+            said = run(list(launch.argv), {**there, **launch.environ}, tmp_path)
+    check_grpo(said, half, tmp_path, environment)
+
+
+def check_grpo(said: str, before: Path, folder: Path, environment: dict[str, str]) -> None:
     logged = steps(said)
     assert len(logged) == 2
     for step in logged:
@@ -155,9 +212,9 @@ def test_two_steps_of_grpo(checkpoints: Path, environment: dict[str, str], tmp_p
         # Trainer and engine agree about the rollouts; in the second step only if it got the new weights.
         assert abs(step["vllm_kl"]) < 0.01
     assert logged[0]["actor_lr"] > 0
-    assert len(changed(half, tmp_path / "out")) > 10
-    records = [t for file in (tmp_path / "record").iterdir() for t in read_trajectories(file)]
+    assert len(changed(before, folder / "out")) > 10
+    records = [t for file in (folder / "record").iterdir() for t in read_trajectories(file)]
     assert len(records) == 64
     means = [sum(t.reward for t in part) / 32 for part in (records[:32], records[32:])]
     assert [step["rollout/reward_mean"] for step in logged] == pytest.approx(means, abs=1e-5)
-    check_loads(tmp_path / "out", environment)
+    check_loads(folder / "out", environment)

@@ -197,3 +197,13 @@ def test_a_data_set_too_small_for_a_step_is_refused(
     assert "fewer than the 4 of one step" in capsys.readouterr().err
     assert main(["grpo", "--preset", "tiny-cpu", "--model", model, "--dataset", str(tmp_path / "no.jsonl")]) == 1
     assert "prepare grpo" in capsys.readouterr().err
+
+
+def test_a_job_of_a_cluster_gets_full_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "grpo.jsonl").touch()
+    recipe = preset(grpo.GRPORecipe, grpo.PRESETS, "tiny-cpu", ray="http://head:8265", dataset="grpo.jsonl", out="out")
+    argv = list(recipe.launch().argv)
+    for flag in ("--data.prompt_dataset", "--ckpt.output_dir", "--ckpt.path", "--logger.tensorboard_dir"):
+        assert Path(argv[argv.index(flag) + 1]).parent.is_relative_to(tmp_path), flag
+    assert argv[argv.index("--actor.model_name_or_path") + 1] == recipe.model  # a name of the Hub, no folder
