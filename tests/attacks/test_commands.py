@@ -74,6 +74,7 @@ def test_through_the_table(arena: Arena, backend: LocalBackend, attack: str) -> 
     arena.check(result.stdout, result.stderr)
 
 
+@pytest.mark.slow
 @linux_only
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_past_the_table(arena: Arena, attack: str) -> None:

@@ -39,6 +39,7 @@ COMMANDS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c[0] == "grepseek"], ids=" ".join)
 def test_console_commands_run(command: list[str], tmp_path: Path) -> None:
     out = subprocess.run(

@@ -197,6 +197,7 @@ print(json.dumps({
 """
 
 
+@pytest.mark.slow
 def test_another_process_with_another_hash_seed_makes_the_same_bytes(tmp_path: Path) -> None:
     made = []
     for seed in ("1", "2"):

@@ -36,6 +36,7 @@ def test_a_sample_of_the_catalogue(tmp_path: Path, way: str) -> None:
         assert corpus.narrowed > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(CORPORA) - {"ordinary"}))
 def test_odd_corpora(tmp_path: Path, name: str) -> None:
     number = sorted(CORPORA).index(name)

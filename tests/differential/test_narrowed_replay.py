@@ -37,6 +37,7 @@ def test_a_sample_of_the_catalogue(tmp_path: Path) -> None:
     assert narrowed.exact > 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(CORPORA) - {"ordinary", "empty"}))
 def test_odd_corpora(tmp_path: Path, name: str) -> None:
     narrowed = Narrowed(tmp_path, CORPORA[name])

@@ -99,6 +99,7 @@ def output(argv: list[str], data: bytes, folder: Path, program_dir: Path) -> byt
         ).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("argv", [*declared(), *SCRIPTS], ids=" ".join)
 def test_what_is_declared_line_by_line_is(argv: list[str], tmp_path: Path) -> None:
     program_dir = open_programs().folder

@@ -38,6 +38,7 @@ def test_a_sample_of_the_catalogue(tmp_path: Path, slices: int, feeding: Feeding
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(CORPORA) - {"ordinary", "empty"}))
 def test_odd_corpora(tmp_path: Path, name: str) -> None:
     corpus = Sliceable(tmp_path, CORPORA[name])
@@ -134,6 +135,7 @@ COMBINED = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spot", BAD_SPOTS)
 def test_bad_spots(tmp_path: Path, spot: str) -> None:
     data, cuts = BAD_SPOTS[spot]

@@ -31,7 +31,7 @@ from tests.support.processes import linux_only
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = linux_only
+pytestmark = [linux_only, pytest.mark.slow]
 
 
 @pytest.fixture

@@ -61,6 +61,7 @@ def kill(pids: set[int]) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("how", ["truncated", "replaced", "removed", "rewritten"])
 def test_a_corpus_that_changes_under_a_command_is_a_fault(corpus: Path, mode: str, how: str) -> None:
@@ -146,6 +147,7 @@ def test_an_unreadable_corpus_is_told(tmp_path: Path) -> None:
         CorpusStore.open(corpus).close()
 
 
+@pytest.mark.slow
 def test_closing_while_launchers_start_leaves_nothing(corpus: Path) -> None:
     for _ in range(5):
         LAUNCHERS.close()

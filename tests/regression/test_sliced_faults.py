@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from grepseek_env.engine.modes import Feeding
     from grepseek_env.types import CommandResult
 
-pytestmark = linux_only
+pytestmark = [linux_only, pytest.mark.slow]
 
 LINES = b"".join(b"%d Einstein T%d\n" % (number, number % 7) for number in range(60))
 SPINS = "awk '/^%s/{for(;;);} {print}' corpus.jsonl"  # on the line that starts with a number, for ever

@@ -45,6 +45,7 @@ def test_a_file_that_cannot_be_written_is_told_before_anything_is_measured(cache
     assert out.stdout == ""
 
 
+@pytest.mark.slow
 def test_all_pipelines_are_compared_and_written_down(cache: Path, tmp_path: Path) -> None:
     file = tmp_path / "figures.json"
     out = bench(cache, "--size", "4MB", "--draws", "1", "--rounds", "1", "--out", file)
@@ -66,6 +67,7 @@ def test_all_pipelines_are_compared_and_written_down(cache: Path, tmp_path: Path
     assert not list((cache / "bench").iterdir())
 
 
+@pytest.mark.slow
 def test_ones_own_corpus_and_a_choice_of_everything(cache: Path, tmp_path: Path) -> None:
     bench(cache, "--size", "1MB", "--draws", "1", "--rounds", "1", "--pipelines", "9", "--no-ceiling")
     (made,) = (cache / "worlds").glob("*-1000000/corpus.jsonl")

@@ -74,6 +74,7 @@ def test_a_table_a_file_and_a_picture(
     assert (tmp_path / "v.png").stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_ctrl_c_tells_what_is_complete_and_leaves_no_process(cache: Path, tmp_path: Path) -> None:
     options = (
         "--envs",

@@ -78,6 +78,7 @@ def test_run_missing_corpus_is_named(tmp_path: Path) -> None:
     assert "Traceback" not in out.stderr
 
 
+@pytest.mark.slow
 def test_corpus_build_info_verify(corpus: Path) -> None:
     assert "30" in grepseek("corpus", "build", corpus).stdout
     assert "30" in grepseek("corpus", "info", corpus).stdout
@@ -163,6 +164,7 @@ def test_play_gives_up_at_the_end_of_input() -> None:
     assert "given up" in grepseek("play", stdin="").stdout
 
 
+@pytest.mark.slow
 def test_rollout_writes_resumes_and_guards(tmp_path: Path) -> None:
     out = tmp_path / "run"
     args = ["rollout", "--policy", "keyword", "--limit", "6", "--out", str(out), "--quiet"]
@@ -200,6 +202,7 @@ def test_ctrl_c_keeps_what_is_complete(tmp_path: Path) -> None:
         assert json.loads(line)["finish_reason"]
 
 
+@pytest.mark.slow
 def test_doctor_and_prompt_and_help() -> None:
     report = grepseek("doctor").stdout
     assert "rg" in report
@@ -226,6 +229,7 @@ def test_reader_that_goes_away_is_no_error(corpus: Path) -> None:
     assert out.stderr == ""
 
 
+@pytest.mark.slow
 def test_a_rollout_whose_episodes_fail_says_why(tmp_path: Path) -> None:
     with socket.socket() as listener:  # bound and not listening: every connection is refused
         listener.bind(("127.0.0.1", 0))

@@ -13,6 +13,7 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("[0-9]*.py"))
 SHORT = [path for path in EXAMPLES if "minutes" not in path.read_text(encoding="utf-8").partition("\n")[0]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", SHORT, ids=lambda p: p.name)
 def test_example_runs(path: Path, tmp_path: Path) -> None:
     out = subprocess.run(

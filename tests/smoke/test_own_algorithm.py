@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 EXAMPLE = Path(__file__).parents[2] / "examples/04_own_algorithm.py"
 
 
+@pytest.mark.slow
 def test_reinforce_learns_on_the_bundled_world() -> None:
     out = subprocess.run(
         [sys.executable, str(EXAMPLE), "800"], capture_output=True, text=True, timeout=120, check=True

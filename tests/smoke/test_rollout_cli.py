@@ -9,6 +9,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -33,6 +35,7 @@ def finish(*args: str | Path) -> tuple[str, str]:
     return out, errors
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_how_to_go_on_and_the_same_command_does(tmp_path: Path) -> None:
     child = start("--limit", "40", "--parallel", "8", "--out", tmp_path / "a")
     file = tmp_path / "a/trajectories.jsonl"

@@ -115,6 +115,7 @@ def learnt(start: Path, groups: list[Group]) -> int:
     return sum(Sample.of(tokens.trajectory(t)).learnt for g in groups for t in g.valid)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("old", ["sampler", "trainer"])
 def test_the_first_update_is_the_policy_gradient(start: Path, tmp_path: Path, groups: list[Group], old: str) -> None:
     args = settings(start, tmp_path, old_logprobs=old)
@@ -192,6 +193,7 @@ def test_the_reward_rises_and_every_metric_is_explained(whole: Path) -> None:
     assert (whole / "samples.jsonl").read_text(encoding="utf-8").count("\n") == 12
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("paid")
 @pytest.mark.parametrize("stop", [1, 3])
 def test_a_stopped_run_ends_with_the_same_weights(

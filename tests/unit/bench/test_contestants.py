@@ -29,6 +29,7 @@ def store(tmp_path: Path) -> CorpusStore:
     return CorpusStore.open(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bash", *MODES, "sliced:2", "sliced:3:file", "parts:2", "parts:3:index"])
 def test_contestants_answer_as_the_oracle(
     store: CorpusStore, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -101,6 +101,7 @@ def test_contestants_are_named_and_checked() -> None:
             parse_contestants(text)
 
 
+@pytest.mark.slow
 def test_all_ways_see_the_same_and_only_commands_of_this_process_are_timed_apart(store: CorpusStore) -> None:
     words = mix_words(read_sample(store.corpus_file), store.facts.lines, seed=0)
     measurement = Measurement()

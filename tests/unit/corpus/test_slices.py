@@ -31,6 +31,7 @@ def folders(store: CorpusStore) -> list[str]:
     return sorted(each.name for each in (store.sidecar / "slices").iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(odd()) - REFUSED - {"huge_line"}))
 @pytest.mark.parametrize("count", [1, 3, 7])
 def test_slices_are_whole_lines_and_together_the_corpus(tmp_path: Path, name: str, count: int) -> None:

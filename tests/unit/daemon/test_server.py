@@ -410,6 +410,7 @@ def test_a_stop_lets_running_commands_end(store: CorpusStore) -> None:
     assert got == [CommandResult(b"300 corpus.jsonl\n", b"", 0)]
 
 
+@pytest.mark.slow
 @linux_only
 @pytest.mark.parametrize("how", ["grace", "now"])
 def test_a_stop_ends_what_does_not_end_by_itself(store: CorpusStore, how: str) -> None:

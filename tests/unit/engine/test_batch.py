@@ -154,6 +154,7 @@ def test_a_deadline_ends_only_those_that_want_more(tmp_path: Path, monkeypatch: 
     assert second == CommandResult(b"", b"", None, timed_out=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["auto", "narrowed", "sliced"])
 @pytest.mark.parametrize("budget", [None, 30])
 @pytest.mark.parametrize("quick", [0, 8 << 20])

@@ -73,6 +73,7 @@ def descriptors() -> int:
     return len(list(folder.iterdir())) if folder.is_dir() else 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_steps")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_an_interrupt_leaves_no_program_no_core_and_no_descriptor(

@@ -61,6 +61,7 @@ class Bench:
         return True
 
 
+@pytest.mark.slow
 def test_a_sample_of_the_catalogue(tmp_path: Path) -> None:
     data = CORPORA["ordinary"]
     ends = line_ends(data)

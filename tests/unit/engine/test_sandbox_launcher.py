@@ -113,6 +113,7 @@ def test_a_launcher_killed_between_commands_is_not_noticed(sandbox: Sandbox) -> 
     assert run(sandbox, COUNT).stdout == COUNTED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("victims", [(keepers,), (keepers, launchers), (launchers, keepers)])
 def test_a_killed_keeper_leaves_nothing_running(sandbox: Sandbox, victims: tuple[Callable[[], set[int]], ...]) -> None:
     assert run(sandbox, COUNT).stdout == COUNTED

@@ -217,6 +217,7 @@ def test_after_a_fork_the_child_has_all_cores() -> None:
         assert scheduler.free == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["sequential", "sliced"])
 def test_time_in_line_is_no_run_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
     scheduler = Scheduler(1)

@@ -95,6 +95,7 @@ def test_interrupted_and_resumed_is_the_same_as_uninterrupted(
     assert exported(records, tmp_path) == whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
 def test_a_stopped_process_leaves_whole_lines(tmp_path: Path, sent: signal.Signals, code: int) -> None:
     count = 80
@@ -293,6 +294,7 @@ class TestCommandLine:
         assert words in said
         assert said.count("\n") == 1
 
+    @pytest.mark.slow
     def test_models_behind_servers_one_of_which_is_down(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
