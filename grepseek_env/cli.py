@@ -155,7 +155,9 @@ def _corpus_arguments(parser: argparse.ArgumentParser) -> None:
         "--slices", type=int, metavar="N", help="also cut it into N files: fastest to search, twice the room on disk"
     )
     build.add_argument("--index", action="store_true", help="also make its token index: searches take milliseconds")
-    build.add_argument("--workers", type=int, metavar="N", help="threads that make the index (default: the cores)")
+    build.add_argument(
+        "--workers", type=int, metavar="N", help="threads that make the index (default: one a core, 8 at most)"
+    )
     info = sub.add_parser("info", help="what is known about a prepared corpus")
     info.add_argument("path", metavar="FILE|NAME")
     verify = sub.add_parser("verify", help="read it again and compare with what was recorded")
