@@ -54,11 +54,14 @@ def address() -> Iterator[str]:
             start_new_session=True,
         )  # fmt: skip
         try:
-            for _ in range(240):
+            for _ in range(720):  # the first start after an installation compiles Ray's modules
                 with socket.socket() as s:
                     if s.connect_ex((socket.gethostbyname(socket.gethostname()), ports[1])) == 0:
                         break
+                assert head.poll() is None, f"ray start ended with {head.returncode}"
                 time.sleep(0.25)
+            else:
+                pytest.fail("the cluster's client server did not come up within three minutes")
             yield f"ray://127.0.0.1:{ports[1]}"
         finally:
             head.send_signal(signal.SIGTERM)
