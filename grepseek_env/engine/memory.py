@@ -120,8 +120,9 @@ class MemoryCorpus:
         """Returns whether a line passes rules, asking the question itself where a plain search does not say."""
         for rule, texts in rules:
             found = any(where.find(text, start, end) >= 0 for where, text, _ in texts)
-            # Without it there is no word and no whole line either; letters outside ASCII may still stand for some.
-            if found if rule.word != "none" or rule.whole else not found and self._has_special(rule, start, end):
+            # What is found may be no word and no whole line; where it is not, letters outside ASCII may stand for some.
+            edges = rule.word != "none" or rule.whole
+            if edges if found else self._has_special(rule, start, end):
                 return question.wants(self._data[start:end])
             if found is rule.invert:
                 return False

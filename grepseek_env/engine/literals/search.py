@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ __all__ = ["Search", "read_search"]
 _MOST_CLAUSES = 8  # of one search
 _MOST_PATTERNS = 64  # more are cut at first sight
 
+_NUMBERED = re.compile(r"\\[xuU]")
 # What matters to which lines are selected, and what changes nothing about them. A flag of neither is not understood.
 _HEEDED = {
     "rg": frozenset({"-e", "-F", "-i", "-S", "-s", "-w", "-x", "-v", "--no-unicode"}),
@@ -99,7 +101,8 @@ def _rg(stage: Stage, corpus: CorpusFacts) -> Search:
             fold = Fold.NO
     matches = ANYTHING  # a pattern with a newline is rejected
     if not any("\n" in pattern for pattern in patterns):
-        matches = _any_pattern(lambda pattern: (plain if fixed else read_rust)(pattern, fold), patterns)
+        read = plain if fixed else _read_bytes if by_bytes else read_rust
+        matches = _any_pattern(lambda pattern: read(pattern, fold), patterns)
     word: Word = "none" if whole != "-w" else "ascii" if corpus.ascii_only else "unicode"
     exact = (
         told
@@ -108,6 +111,11 @@ def _rg(stage: Stage, corpus: CorpusFacts) -> Search:
         and not (word == "unicode" and corpus.invalid_utf8_lines)
     )
     return _search(stage, matches, word, whole_line=whole == "-x", exact=exact)
+
+
+def _read_bytes(pattern: str, fold: Fold) -> Matches:
+    """Reads a pattern under --no-unicode, where an escape by number is a byte rather than a character."""
+    return ANYTHING if _NUMBERED.search(pattern) else read_rust(pattern, fold)
 
 
 def _grep(stage: Stage, corpus: CorpusFacts, locale: str) -> Search | str:
