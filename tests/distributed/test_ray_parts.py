@@ -197,7 +197,7 @@ def test_what_cannot_be_opened_says_why(cluster: Any, corpus: Parted, tmp_path: 
 
 def test_a_host_that_does_not_exist_is_a_fault(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cluster.is_initialized()
-    other = Parted(tmp_path, b"six\nnone has\n", (4,))
+    other = Parted(tmp_path, b"one\ntwo\n", (4,))
     monkeypatch.setattr("grepseek_env.distributed.backend.START_SECONDS", 3.0)
     with pytest.raises(EngineFault, match=r"part 0 .*cannot be started"):
         open_parts(f"ray://{other.manifest}", memory=1 << 50)
