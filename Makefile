@@ -42,7 +42,7 @@ demo: $(VENV)/.core ## oracle and keyword policies on the bundled world
 test: $(VENV)/.test ## all tests that need no GPU, no Ray and no OpenRLHF
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not openrlhf and not ray"
 
-test-fast: $(VENV)/.test ## the tests to run while working, some two minutes on two cores
+test-fast: $(VENV)/.test ## the tests to run while working, about two and a half minutes on two cores
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow and not openrlhf and not ray"
 
 test-slow: $(VENV)/.test ## only the longer ones
