@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["PROGRAMS", "Programs", "needed_files", "open_programs", "program_versions"]
 
+# Python 3.11 and older fill these in without a lock, and a thread that asks meanwhile gets half of them. Parts of a
+# corpus are opened in threads; a module is imported by one.
+sysconfig.get_config_vars()
 # Program -> the package that brings it, in the words of most package managers.
 PROGRAMS: Mapping[str, str] = {
     "rg": "ripgrep",
