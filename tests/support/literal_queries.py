@@ -40,6 +40,7 @@ PLANTED = (
     ),
     *("a" * 23, "b" * 24, "ab" * 30, "don\u2019t", "\u201cquoted\u201d", "snake_case", "semi;colon", "tab\there"),
 )
+_PLAIN = str.maketrans({"\u212a": "K", "\u017f": "s", "\u0131": "i", "\u0130": "I", "\u1e9e": "SS", "\u00df": "ss"})
 TAILS = (
     *("", "", "", "head -n 1", "head -n 3", "head", "wc -l", "wc -l", "wc -c", "sort | uniq -c | sort -rn | head -n 3"),
     *("cut -c 1-40", "tail -n 2", "head -c 99", "rg -o '[A-Za-z]+' | head -n 9", "cat", "awk 'END{print NR}'"),
@@ -94,14 +95,27 @@ def draw_literal(rng: random.Random, data: bytes) -> str:
             return text
 
 
+def _bytes_escaped(rng: random.Random, text: str) -> str:
+    r"""Writes some letters as escapes of their bytes, which is what ``\xC3`` is without Unicode."""
+    return "".join(
+        "".join(f"\\x{byte:02X}" for byte in letter.encode()) if rng.random() < 0.5 else escaped(letter, "rust")
+        for letter in text
+    )
+
+
 def _search(rng: random.Random, data: bytes) -> tuple[str, list[str]]:
     """Returns program and flags, and patterns."""
     syntax: Syntax = rng.choice(("fixed", "fixed", "rust", "basic", "extended"))
     program = rng.choice(("rg", "grep")) if syntax == "fixed" else "rg" if syntax == "rust" else "grep"
     flags = [{"fixed": "-F", "extended": "-E"}.get(syntax, "")]
-    flags += rng.choice(((), (), (), ("-i",), ("-i",), ("-w",), ("-x",), ("-i", "-w"), ("-a",)))
-    patterns = [escaped(draw_literal(rng, data), syntax) for _ in range(rng.choice((1, 1, 1, 1, 2, 3)))]
-    if syntax != "fixed" and rng.random() < 0.5:
+    flags += rng.choice(((), (), (), ("-i",), ("-i",), ("-w",), ("-x",), ("-i", "-w"), ("-i", "-x"), ("-a",)))
+    number = rng.choice((1, 1, 1, 1, 2, 3))
+    patterns = [escaped(draw_literal(rng, data), syntax) for _ in range(number)]
+    if program == "rg" and rng.random() < 0.1:
+        flags.append("--no-unicode")
+        if syntax == "rust":
+            patterns = [_bytes_escaped(rng, draw_literal(rng, data)) for _ in patterns]
+    elif syntax != "fixed" and rng.random() < 0.5:
         first, second = patterns[0], escaped(draw_literal(rng, data), syntax)
         opens, bar, closes = ("\\(", "\\|", "\\)") if syntax == "basic" else ("(", "|", ")")
         forms = (
@@ -121,13 +135,32 @@ def _search(rng: random.Random, data: bytes) -> tuple[str, list[str]]:
     return " ".join([program, *filter(None, flags)]), patterns
 
 
+def _letters(rng: random.Random) -> tuple[str, list[str]]:
+    """Returns a search for a word, or a line, that only special letters may spell."""
+    words = [word for word in PLANTED if not word.isascii() and word.translate(_PLAIN).isascii()]
+    wanted = rng.choice(words).translate(_PLAIN)
+    flags = ["-i", rng.choice(("-w", "-w", "-x")), *rng.choice(((), ("-v",)))]
+    return " ".join([rng.choice(("rg", "rg", "grep")), *flags]), [rng.choice((wanted, wanted.lower(), wanted.upper()))]
+
+
+def _common(rng: random.Random) -> tuple[str, list[str]]:
+    """Returns a search that lets most lines through."""
+    return rng.choice(("rg -F", "grep", "grep -v", "rg -v")), [rng.choice(("a", "e", "in", "no such word"))]
+
+
 def draw_query(rng: random.Random, data: bytes) -> str:
     """Returns a command that searches the corpus for pieces of it."""
     stages: list[str] = []
     number = rng.choice((1, 1, 1, 2, 2, 3))
     for at in range(number):
-        words, patterns = _search(rng, data)
-        if at and rng.random() < 0.3:
+        chance = rng.random()
+        if chance < 0.15:
+            words, patterns = _letters(rng)
+        elif chance < 0.3 and at + 1 < number:
+            words, patterns = _common(rng)
+        else:
+            words, patterns = _search(rng, data)
+        if " -v" not in words and rng.random() < (0.4 if at else 0.1):
             words += " -v"
         if at + 1 == number:
             words += " " + rng.choice(ENDS)
