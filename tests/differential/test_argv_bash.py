@@ -73,6 +73,7 @@ def test_near_shell(texts: list[str], folder: Path) -> None:
     check(accepted(texts), folder)
 
 
+@pytest.mark.slow
 @BATCH
 @given(texts=st.lists(pipelines(), min_size=20, max_size=20))
 def test_pipelines_from_the_table(texts: list[str], folder: Path) -> None:

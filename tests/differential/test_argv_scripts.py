@@ -132,6 +132,7 @@ def run(argv: list[str], program: Path, folder: Path) -> tuple[str, str]:
     return done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
 
 
+@pytest.mark.slow
 @QUICK
 @given(scripts=st.lists(st.lists(changed(SED_SCRIPTS, SED_PIECES), min_size=1, max_size=2), min_size=20, max_size=20))
 def test_sed_itself_finds_nothing_forbidden_in_what_passes(scripts: list[list[str]], tmp_path: Path) -> None:
@@ -169,6 +170,7 @@ def test_mawk_lists_what_is_forbidden(program: str, mawk: Path, tmp_path: Path) 
     assert FILE_IN_LISTING.search(listing(program, mawk, tmp_path))
 
 
+@pytest.mark.slow
 @QUICK
 @given(programs=st.lists(changed(AWK_PROGRAMS, AWK_PIECES), min_size=20, max_size=20))
 def test_mawk_compiles_nothing_forbidden_from_what_passes(programs: list[str], mawk: Path, tmp_path: Path) -> None:

@@ -114,6 +114,7 @@ def _accepted(command: str) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_outputs_longer_than_a_window_come_in_chunks(tmp_path: Path) -> None:
     line = b'{"id": "%d", "contents": "Einstein ' + b"x" * 1000 + b' Ulm"}\n'
     data = b"".join(line % number for number in range(12_000))

@@ -29,11 +29,7 @@ if TYPE_CHECKING:
 
 FAST = {
     ("ordinary", "C"),
-    ("no_final_newline", "C"),
-    ("crlf", "C"),
     ("bad_utf8", "C.UTF-8"),
-    ("empty", "C"),
-    ("leading_bom", "C"),
     ("nul", "C"),
 }
 

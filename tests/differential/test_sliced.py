@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 CORPORA = {"ordinary": ordinary(120), **{name: data for name, data in odd().items() if name not in REFUSED}}
 SLICES = (1, 2, 3, 7)
 COMMANDS = [case.command for case in catalogue()]
-SAMPLE = 11  # every so many commands in the fast run
+SAMPLE = 29  # every so many commands in the fast run
 FEW = 59
 
 

@@ -63,6 +63,7 @@ def source(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_a_killed_builder_leaves_a_checkpoint_and_no_lock(source: Path, how: signal.Signals) -> None:
     with subprocess.Popen(

@@ -104,6 +104,7 @@ def test_what_cannot_work_is_said_at_once(
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_lie_ends_it_with_an_error(
     cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

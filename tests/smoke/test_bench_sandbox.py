@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 from grepseek_env.cli import main
 from tests.support.arena import needs
 from tests.support.processes import linux_only
@@ -10,9 +12,8 @@ from tests.support.processes import linux_only
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
 
-
+@pytest.mark.slow
 @linux_only
 def test_both_sides_are_measured(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     needs()

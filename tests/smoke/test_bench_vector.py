@@ -49,7 +49,7 @@ USUAL = ("sync:sequential", "vector:auto", "vector:sequential", "async:sequentia
 @pytest.mark.parametrize(
     ("names", "chosen", "indexed"),
     [
-        pytest.param(ALONE, ("--contestants", ",".join(ALONE)), False, id="sequential"),
+        pytest.param(ALONE, ("--contestants", ",".join(ALONE)), False, id="sequential", marks=pytest.mark.slow),
         # A cache of its own, so the kernels are compiled first.
         pytest.param(USUAL, (), True, id="usual", marks=pytest.mark.slow),
         pytest.param(USUAL, ("--no-index",), False, id="no-index", marks=pytest.mark.slow),

@@ -63,6 +63,7 @@ def test_run_cuts_output_where_asked(corpus: Path) -> None:
     assert "cut at 7 bytes" in out.stderr
 
 
+@pytest.mark.slow
 def test_run_time_out_says_so_and_exits_124(corpus: Path) -> None:
     out = grepseek("run", "--corpus", corpus, "--timeout", "0.2", "awk 'BEGIN { while (1) x++ }'", code=124)
     assert "ran out of time" in out.stderr
@@ -93,6 +94,7 @@ def test_corpus_build_info_verify(corpus: Path) -> None:
     assert grepseek("run", "--corpus", corpus, "wc -l corpus.jsonl").stdout == "31 corpus.jsonl\n"
 
 
+@pytest.mark.slow
 def test_corpus_info_names_the_slices(corpus: Path) -> None:
     grepseek("corpus", "build", corpus)
     assert "slices" not in grepseek("corpus", "info", corpus).stdout
@@ -217,6 +219,7 @@ def test_doctor_and_prompt_and_help() -> None:
         assert grepseek(name, "--help").stdout.startswith("usage: grepseek")
 
 
+@pytest.mark.slow
 def test_an_unknown_subcommand_lists_those_of_plugins_too() -> None:
     choices = grepseek("frobnicate", code=2).stderr.partition("choose from")[2]
     for name in ("run", "serve", "rollout", "demo"):

@@ -14,6 +14,7 @@ PAGE = Path(__file__).parents[2] / "docs/throughput.md"
 BLOCKS = blocks(PAGE, "python")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", BLOCKS, ids=range(len(BLOCKS)))
 def test_block_runs(code: str) -> None:
     out = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)

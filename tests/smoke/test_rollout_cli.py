@@ -58,6 +58,7 @@ def test_ctrl_c_says_how_to_go_on_and_the_same_command_does(tmp_path: Path) -> N
     assert file.read_bytes() == (tmp_path / "b/trajectories.jsonl").read_bytes()
 
 
+@pytest.mark.slow
 def test_timing_is_written_when_asked_for_and_a_bad_number_is_named(tmp_path: Path) -> None:
     finish("--limit", "2", "--samples", "1", "--timing", "--out", tmp_path / "a", "--quiet")
     for line in (tmp_path / "a/trajectories.jsonl").read_text(encoding="utf-8").splitlines():

@@ -128,6 +128,7 @@ def test_the_first_update_is_the_policy_gradient(start: Path, tmp_path: Path, gr
     assert metrics["updates"] == 1
 
 
+@pytest.mark.slow
 def test_aggregations_differ_as_they_should(start: Path, tmp_path: Path, groups: list[Group]) -> None:
     rows = sum(len(g.valid) for g in groups)
     by_hand = {
@@ -185,6 +186,7 @@ def whole(start: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_the_reward_rises_and_every_metric_is_explained(whole: Path) -> None:
     rows = tiny_training.metrics(whole)
     assert rows[-1]["reward_mean"] > rows[0]["reward_mean"] + 0.1

@@ -97,6 +97,7 @@ def test_the_table_has_means_and_every_run(tmp_path: Path, paid: dict[str, dict[
     assert "| an empty answer | answer | 0.000 |" in text
 
 
+@pytest.mark.slow
 def test_curves_are_drawn(tmp_path: Path) -> None:
     rows = [{"step": i, "f1": i / 10, "format_bonus": 0.1, "answer_words": 1, "turns": 2} for i in range(5)]
     plot({"1/1/plain+grpo": rows, "1/2/plain+grpo": rows[:3], "1/1/plain": []}, tmp_path / "curves.png")

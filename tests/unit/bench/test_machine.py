@@ -42,6 +42,7 @@ def test_ones_own_programs_are_no_other_work(monkeypatch: pytest.MonkeyPatch) ->
     assert share * 2 * (time.monotonic() - start) > 40
 
 
+@pytest.mark.slow
 def test_programs_of_a_launcher_are_ones_own() -> None:
     with LocalBackend(open_corpus("world:tiny"), mode="sequential") as backend:
         before = module._own_seconds()

@@ -31,6 +31,7 @@ def run_all(entrants: list[Entrant], numbers: str = "8,9", rounds: int = 3) -> M
     return measurement
 
 
+@pytest.mark.slow
 def test_everything_is_run_as_often_as_planned() -> None:
     calls: list[str] = []
     ran: list[str] = []

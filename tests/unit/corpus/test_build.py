@@ -151,6 +151,7 @@ def interrupt_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int, str
     monkeypatch.undo()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["before", "middle", "after"])
 @pytest.mark.parametrize("linked", [True, False])
 def test_interrupted_at_every_checkpoint_and_continued(

@@ -279,6 +279,7 @@ def test_a_command_that_is_too_long_is_refused_in_the_languages_words(store: Cor
     assert (str(outcome), well) == (str(theirs.value), WELL)
 
 
+@pytest.mark.slow
 @linux_only
 def test_nothing_is_left_open(served: Served) -> None:
     with DaemonClient(served.address) as warm:

@@ -234,6 +234,7 @@ def test_whoever_waits_can_be_stopped(cache: ResultCache) -> None:
     assert leader.got == FULL
 
 
+@pytest.mark.slow
 @linux_only
 def test_no_descriptor_is_left() -> None:
     gc.collect()

@@ -210,6 +210,7 @@ def test_a_stolen_exit_status_is_a_fault_not_a_zero(unconfined: Sandbox) -> None
         signal.signal(signal.SIGCHLD, previous)
 
 
+@pytest.mark.slow
 def test_two_hundred_commands_leave_no_descriptor(sandbox: Sandbox) -> None:
     before = descriptors()
     for number in range(200):
@@ -265,6 +266,7 @@ class Alarm(BaseException):
     pass
 
 
+@pytest.mark.slow
 def test_an_exception_from_a_signal_at_any_moment_leaves_nothing(sandbox: Sandbox) -> None:
     def ring(_number: int, _frame: object) -> None:
         raise Alarm

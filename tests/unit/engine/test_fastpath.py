@@ -147,6 +147,7 @@ def test_a_check_that_raises_ends_all_threads(corpus: Path) -> None:
         os.close(file)
 
 
+@pytest.mark.slow
 def test_a_corpus_in_memory_gives_the_same(corpus: Path) -> None:
     @settings(max_examples=200)
     @given(

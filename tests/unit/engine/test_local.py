@@ -158,6 +158,7 @@ def test_closing_stops_what_runs(store: CorpusStore) -> None:
     assert children() == set()
 
 
+@pytest.mark.slow
 @linux_only
 def test_an_interrupted_batch_leaves_nothing(store: CorpusStore) -> None:
     gc.collect()

@@ -166,6 +166,7 @@ def test_a_signal_ends_the_wait() -> None:
     assert (scheduler.free, scheduler.waiting) == (1, 0)
 
 
+@pytest.mark.slow
 @linux_only
 def test_many_threads_never_hold_more_than_there_is() -> None:
     scheduler = Scheduler(3)

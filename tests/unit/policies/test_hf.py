@@ -106,6 +106,7 @@ def test_an_episode_from_end_to_end(model: HFModel, action_format: str) -> None:
     assert not listening.heard
 
 
+@pytest.mark.slow
 def test_a_model_that_has_learnt_an_episode_plays_it(taught_model: Taught) -> None:  # noqa: F811
     listening = Listening(HFModel(str(taught_model.folder), device="cpu"))
     policy = ChatPolicy(listening, Sampling(temperature=0.0, logprobs=True))
@@ -146,6 +147,7 @@ def test_budgets_end_an_episode_as_truncated(model: HFModel) -> None:
     assert len(model.renderer.trajectory(record).ids) <= start + 10
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")  # peft asks transformers for it
 def test_a_lora_adapter(tiny_model: Path, tmp_path: Path) -> None:  # noqa: F811
     peft = pytest.importorskip("peft")

@@ -76,6 +76,7 @@ def test_masked_tokens_decode_to_what_the_policy_wrote(
     assert len(cut.ids) == len(cut.mask) == min(length, len(whole.ids))
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_files_and_they_load(tokenizer: Any, tmp_path: Path) -> None:
     one, two, other = (make_tiny_policy(tmp_path / str(i), tokenizer, seed=i // 2) for i in range(3))
     assert (one / "model.safetensors").read_bytes() == (two / "model.safetensors").read_bytes()

@@ -69,6 +69,7 @@ def test_a_row_depends_on_its_own_seed_alone(live: LiveModel) -> None:
     assert sample(live, PROMPTS, max_tokens=16, seed=99) != together
 
 
+@pytest.mark.slow
 def test_tokens_are_drawn_as_often_as_they_are_likely(loaded: tuple[Any, Any], live: LiveModel) -> None:
     count = 3000
     [ids] = {c.prompt_token_ids for c in sample(live, ["Who?"], max_tokens=1)}

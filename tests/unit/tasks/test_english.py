@@ -63,6 +63,7 @@ def test_slips_are_seen(text: str, said: list[str]) -> None:
     assert slips(text) == said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", ["tiny", "small", "medium"])
 def test_passages_have_no_slips(preset: str) -> None:
     world = World(replace(PRESETS[preset].config, background=0.0, titles=True))

@@ -36,6 +36,7 @@ def test_lines_are_those_of_the_reference_corpus(sample: list[bytes]) -> None:
         assert json.dumps(record).encode() == line  # its escapes too are those of json.dumps
 
 
+@pytest.mark.slow
 def test_the_statistics_are_those_of_real_text(sample: list[bytes]) -> None:
     sizes = [len(line) for line in sample]
     assert 545 < sum(sizes) / len(sizes) < 620

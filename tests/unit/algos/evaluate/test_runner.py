@@ -65,6 +65,7 @@ class Stops(RandomPolicy):
         super().begin(start)
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on_and_gives_the_same_files(tmp_path: Path) -> None:
     whole = files(play(tmp_path / "whole", questions="world:tiny/test,world:tiny/train").out)
     Stops.left = 15  # within the second set

@@ -193,6 +193,7 @@ def test_exports_agree_with_one_another(tmp_path: Path) -> None:
         export(records, tmp_path, validation=1)
 
 
+@pytest.mark.slow
 def test_the_card_counts_what_there_is(tmp_path: Path) -> None:
     records = make(tmp_path)
     path = write_card(records, {"settings": {"seed": 0}}, tmp_path)
@@ -263,6 +264,7 @@ class TestCommandLine:
             env={**os.environ, "COLUMNS": "200"},
         )
 
+    @pytest.mark.slow
     def test_generate_then_check(self, tmp_path: Path) -> None:
         out = tmp_path / "run"
         done = self.run("generate", "--limit", "5", "--out", str(out), "--quiet", "--no-plots")

@@ -72,6 +72,7 @@ def test_plain_demonstrations_are_one_try_each() -> None:
     assert named > len(kept) / 2
 
 
+@pytest.mark.slow
 def test_names_with_accents_and_aliases_are_searched_as_they_were_read() -> None:
     records = demonstrations(80, ACCENTS)
     kept = [record.trajectory for record in records if record.trajectory]

@@ -91,6 +91,7 @@ def test_odd_corpora_hold_each_token_with_its_blocks(tmp_path: Path, name: str) 
     assert all(blocks is None or blocks == wanted[token] for token, blocks in held.items())
 
 
+@pytest.mark.slow
 def test_the_file_depends_on_the_content_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = set()
     data = CONTENT + b"".join(mixed(random.Random(seed), 400) + b"\n" for seed in range(3)) + b"huge " * 3000 + b"\nend"
