@@ -88,6 +88,7 @@ class Args:
         action_format: how turns are written
         reward: default is F1 plus 0.1 for the format, paper is F1 where the format is valid
         system_prompt: text in place of the package's own
+        sandbox: what the operating system keeps programs from; require stops where a layer of it is missing
         seed: of questions and sampling
         eval_questions: questions of the test split that are played at an evaluation
         eval_every: steps between evaluations, the first before any step; 0 does none
@@ -134,6 +135,7 @@ class Args:
     action_format: Literal["hermes", "plain"] = "hermes"
     reward: Literal["default", "paper"] = "default"
     system_prompt: str | None = None
+    sandbox: Literal["auto", "require", "off"] = "auto"
     seed: int = 0
     eval_questions: int = 100
     eval_every: int = 0
@@ -166,6 +168,7 @@ _CHANGEABLE = (
     "save_every",
     "keep",
     "samples",
+    "sandbox",
     "tensorboard",
     "overwrite",
     "quiet",

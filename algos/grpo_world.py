@@ -61,6 +61,7 @@ class World:
             reward=args.reward,
             system_prompt=args.system_prompt,
             shuffle=False,
+            sandbox=args.sandbox,
         )
         count = len(self._env.question_set)
         if count < args.questions_per_step:

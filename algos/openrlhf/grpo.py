@@ -98,6 +98,7 @@ class GRPORecipe:
     ray: str = field(default="", metadata={"help": "dashboard of a Ray cluster, such as http://HOST:8265"})
     corpus: str = field(default="wiki18", metadata={"help": "path or name, the same on every host"})
     daemon: str = field(default="start", metadata={"help": "start, find, off or an address"})
+    sandbox: str = field(default="auto", metadata={"help": "auto, require or off: what the system keeps programs from"})
     max_turns: int = field(default=6, metadata={"help": "policy turns of an episode"})
     max_observation_tokens: int = field(default=2048, metadata={"help": "cap on tool output"})
     turn_tokens: int = field(default=2048, metadata={"help": "cap on one turn"})
@@ -132,6 +133,7 @@ class GRPORecipe:
         return AgentOptions(
             corpus=_absolute(self.corpus),
             daemon=self.daemon,
+            sandbox=self.sandbox,
             max_turns=self.max_turns,
             max_observation_tokens=self.max_observation_tokens,
             turn_tokens=self.turn_tokens,
@@ -173,6 +175,7 @@ class GRPORecipe:
             *("--max-observation-tokens", str(self.max_observation_tokens)),
             *("--max-tokens", str(self.turn_tokens)),
             *("--reward", self.reward),
+            *("--sandbox", self.sandbox),
             *(["--system-prompt", _absolute(self.system_prompt)] if self.system_prompt else []),
         ]
         after = evaluation(self.out, "grpo", self.corpus, chatml=not self.chat_template, rules=rules)

@@ -10,7 +10,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from grepseek_env.backend import open_backend, open_corpus
 from grepseek_env.daemon.address import default_socket
@@ -23,6 +23,7 @@ from grepseek_env.trajectory import TrajectoryWriter
 
 if TYPE_CHECKING:
     from grepseek_env.adapters.options import AgentOptions
+    from grepseek_env.engine.sandbox import Confine
     from grepseek_env.episode import Pending, Result
     from grepseek_env.trajectory import Trajectory
     from grepseek_env.types import SearchBackend
@@ -39,7 +40,7 @@ def watch():
     os.kill(os.getpid(), signal.SIGTERM)
 threading.Thread(target=watch, daemon=True).start()
 from grepseek_env.cli import main
-sys.exit(main(["serve", "--corpus", {corpus!r}]))
+sys.exit(main(["serve", "--corpus", {corpus!r}, "--sandbox", {sandbox!r}]))
 """
 
 
@@ -61,11 +62,15 @@ def _text(path: str, what: str) -> str:
         raise ConfigError(f"the {what} cannot be read: {e}; give the path of a file on this host") from e
 
 
-def ensure_daemon(corpus: str) -> subprocess.Popen[str] | None:
+def ensure_daemon(corpus: str, sandbox: Confine = "auto") -> subprocess.Popen[str] | None:
     """Starts the daemon of a corpus on this host, unless one is there.
 
     Any number of processes may ask at once; one of them starts it. It ends with that process, and whoever still needs
-    it then asks again.
+    it then asks again. One that is there is left as it is, whatever its sandbox: who opens it says what is wanted.
+
+    Args:
+        corpus: path or name.
+        sandbox: of a daemon that is started here; see `open_backend`.
 
     Returns:
         The daemon that was started here, None where one was there.
@@ -87,7 +92,7 @@ def ensure_daemon(corpus: str) -> subprocess.Popen[str] | None:
         log = cache_dir() / f"daemon-{digest[:16]}.log"
         with log.open("w", encoding="utf-8") as errors:
             process = subprocess.Popen(
-                [sys.executable, "-c", _DAEMON.format(path=sys.path, corpus=corpus)],
+                [sys.executable, "-c", _DAEMON.format(path=sys.path, corpus=corpus, sandbox=sandbox)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -180,13 +185,14 @@ class Host:
         with self._lock:
             if self._backend is None:
                 o = self.options
+                confine = cast("Confine", o.sandbox)  # the options have checked it
                 if o.daemon == "start":
-                    started = ensure_daemon(o.corpus)
+                    started = ensure_daemon(o.corpus, confine)
                     if started is not None:
                         self._end_daemon()
                         self._daemon = started
                 where = {"start": True, "find": None, "off": False}.get(o.daemon, o.daemon)
-                self._backend = open_backend(o.corpus, daemon=where, limits=self.rules.config.limits)
+                self._backend = open_backend(o.corpus, daemon=where, limits=self.rules.config.limits, sandbox=confine)
             return self._backend
 
     def _end_daemon(self) -> None:

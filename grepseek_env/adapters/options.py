@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from grepseek_env.config import closest
+from grepseek_env.engine.sandbox import check_confine
 from grepseek_env.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class AgentOptions:
         corpus: path or name, the same on every host.
         daemon: where commands run. "start": in the daemon of the corpus on this host, which is started where there is
             none; "find": in one that is there, else in this process; "off": in this process; or an address.
+        sandbox: what the operating system keeps programs from: "auto", "require" or "off". See `open_backend`.
         action_format: name of an entry of ACTION_FORMATS.
         max_turns: policy turns of an episode, the answer included.
         max_observation_tokens: cap on tool output, in tokens of the model's tokenizer.
@@ -41,6 +43,7 @@ class AgentOptions:
 
     corpus: str = "world:tiny"
     daemon: str = "start"
+    sandbox: str = "auto"
     action_format: str = "hermes"
     max_turns: int = 6
     max_observation_tokens: int = 2048
@@ -59,6 +62,7 @@ class AgentOptions:
             value = getattr(self, name)
             if value < least:
                 raise ConfigError(f"{PREFIX}{name.upper()} is {value!r}; it must be at least {least}")
+        check_confine(self.sandbox)
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str] | None = None) -> AgentOptions:

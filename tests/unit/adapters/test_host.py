@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,20 +15,28 @@ from grepseek_env.adapters.host import ensure_daemon
 from grepseek_env.adapters.options import AgentOptions
 from grepseek_env.backend import open_backend, open_corpus
 from grepseek_env.daemon.client import DaemonClient
+from grepseek_env.engine.sandbox import CONFINE
 from grepseek_env.errors import ConfigError, EngineFault
+from tests.support.arena import needs
 from tests.support.daemons import eventually
+from tests.support.processes import linux_only
+
+if TYPE_CHECKING:
+    from grepseek_env.engine.sandbox import Confine
 
 LINES = '{"id": "0", "contents": "\\"A\\"\\nUlm"}\n{"id": "1", "contents": "\\"B\\"\\nBonn"}\n'
 
 
 def test_options_travel_through_the_environment() -> None:
-    options = AgentOptions(corpus="wiki18", turn_tokens=9, command_timeout=1.5)
+    options = AgentOptions(corpus="wiki18", turn_tokens=9, command_timeout=1.5, sandbox="require")
     assert AgentOptions.from_environ(options.to_environ()) == options
     assert AgentOptions().to_environ() == {}
     with pytest.raises(ConfigError, match="did you mean 'GREPSEEK_AGENT_CORPUS'"):
         AgentOptions.from_environ({"GREPSEEK_AGENT_CORPS": "x"})
     with pytest.raises(ConfigError, match="must be a whole number"):
         AgentOptions.from_environ({"GREPSEEK_AGENT_MAX_TURNS": "six"})
+    with pytest.raises(ConfigError, match="sandbox is 'on'; it must be one of 'auto'"):
+        AgentOptions.from_environ({"GREPSEEK_AGENT_SANDBOX": "on"})
     with pytest.raises(ConfigError, match="at least 1"):
         AgentOptions.from_environ({"GREPSEEK_AGENT_THREADS": "0"})
 
@@ -40,6 +49,17 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path.write_text(LINES, encoding="utf-8")
     open_corpus(path).close()
     return path
+
+
+@linux_only
+@pytest.mark.parametrize("sandbox", CONFINE)
+def test_the_daemon_has_the_sandbox_that_was_asked_for(corpus: Path, sandbox: Confine) -> None:
+    needs()
+    started = ensure_daemon(str(corpus), sandbox)
+    assert started is not None
+    with started, open_backend(corpus, daemon=True, sandbox=sandbox) as client:
+        assert isinstance(client, DaemonClient)
+        assert client.sandbox == sandbox
 
 
 @pytest.mark.slow
@@ -56,6 +76,8 @@ sys.stdin.read()
     try:
         assert int(starter.stdout.readline())
         assert ensure_daemon(str(corpus)) is None  # it is there
+        with pytest.raises(ConfigError, match="sandbox 'auto', not 'require'"):
+            open_backend(corpus, daemon=True, sandbox="require")
         with open_backend(corpus, daemon=True) as client:
             assert isinstance(client, DaemonClient)
             assert client.run("rg -c Ulm corpus.jsonl").stdout == b"1\n"
