@@ -62,7 +62,7 @@ test-ray: $(VENV)/.ray ## a corpus in parts and rollout workers over local Ray c
 	$(BIN)/python -m pytest -m ray tests/distributed tests/smoke/test_docs_distributed.py
 
 fuzz: $(VENV)/.test ## property tests with the long profile, then 200,000 random commands and ten minutes of turns
-	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -n $(WORKERS) -m "not openrlhf and not ray" -k "property or fuzz"
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -n $(WORKERS) -m "not openrlhf and not ray" -k "property or fuzz or test_formats or test_validator or test_argv"
 	$(BIN)/python -m tests.fuzz --commands 200000 --seconds 600
 
 lint: $(VENV)/.lint ## style

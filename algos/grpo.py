@@ -6,7 +6,8 @@
 The defaults are the paper's (arXiv 2605.29307): 256 questions a step, 5 rollouts each, 8 updates of 32 questions,
 advantages (r - mean) / std within the group, clip 0.2, no KL, no entropy term, temperature 1, AdamW with a linear
 warm-up to 5e-6 over 5 % of 200 steps. Where it departs: reward is F1 + 0.1 x format unless `--reward paper` gates F1 by
-the format; one device, without sequence parallelism; and `algos.openrlhf` is what larger models are for.
+the format; matrices are multiplied in float32 unless `--bf16 true`; a command may take 60 seconds, not 180; one device,
+without sequence parallelism; and `algos.openrlhf` is what larger models are for.
 
 Variants: `--advantage dr_grpo --aggregation constant` is Dr.GRPO, `--advantage rloo` RLOO, `--advantage
 reinforce_baseline` REINFORCE++ with a group baseline, `--clip-high 0.28` clip-higher, `--filter-flat true --refills 3`

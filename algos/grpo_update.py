@@ -78,12 +78,17 @@ class Updater:
         """Returns a group with log-probabilities of the trainer in place of the sampler's."""
         import torch  # noqa: PLC0415
 
-        batch = collate(row, pad=self._pad, device=self._device)
-        with torch.no_grad(), autocast(self._device, bf16=self._args.bf16):
-            logprobs, _ = forward_tokens(self._model, batch)
-        tally.mismatch(logprobs, batch.old)
-        values = iter(logprobs.tolist())
-        return [replace(s, logprobs=tuple(next(values) if m and i else 0.0 for i, m in enumerate(s.mask))) for s in row]
+        found = list(row)
+        for part in micro_batches([len(s.ids) for s in row], self._args.micro_tokens):
+            batch = collate([row[i] for i in part], pad=self._pad, device=self._device)
+            with torch.no_grad(), autocast(self._device, bf16=self._args.bf16):
+                logprobs, _ = forward_tokens(self._model, batch)
+            tally.mismatch(logprobs, batch.old)
+            values = iter(logprobs.tolist())
+            for i in part:
+                learnt = enumerate(row[i].mask)
+                found[i] = replace(row[i], logprobs=tuple(next(values) if m and at else 0.0 for at, m in learnt))
+        return found
 
     def _mini_batch(self, rows: list[Sample], rate: float, tally: _Tally) -> None:
         args = self._args

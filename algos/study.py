@@ -270,9 +270,21 @@ def _markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def write_report(
-    out: Path, settings: Mapping[str, Any], corpus_digest: str, paid: Sequence[Mapping[str, Any]], *, seconds: float
+    out: Path,
+    settings: Mapping[str, Any],
+    corpora: Mapping[str, str],
+    paid: Sequence[Mapping[str, Any]],
+    *,
+    seconds: float,
 ) -> Path:
     """Writes `table.md`, `results.json`, `curves.png` and `manifest.json` into a study's folder.
+
+    Args:
+        out: the folder.
+        settings: of the study.
+        corpora: world -> digest of its corpus, the first of them that which `paid` was tried on.
+        paid: what `hacks` found.
+        seconds: that the study took.
 
     Returns:
         The path of the table.
@@ -291,12 +303,18 @@ def write_report(
     trained = {key: _kept(rows) for key, rows in curves.items() if key.endswith("grpo")}
     results = {"outcomes": outcomes, "training": trained, "hacks": list(paid)}
     atomic_write(out / "results.json", json.dumps(results, indent=None, separators=(",", ":")) + "\n")
-    manifest = run_manifest(settings, corpus_digest=corpus_digest)
+    manifest = run_manifest(settings, corpus_digest=next(iter(corpora.values())))
     work = math.fsum(o["train_seconds"] + o["eval_seconds"] for o in outcomes)
     sets = {
         str(path.parent.relative_to(out)): _lines(path) for path in sorted(out.glob("world-*/*/trajectories.jsonl"))
     }
-    extra = {"demonstrations": sets, "seconds": round(seconds), "seconds_of_arms": round(work), "commit": _commit()}
+    extra = {
+        "corpora": dict(corpora),
+        "demonstrations": sets,
+        "seconds": round(seconds),
+        "seconds_of_arms": round(work),
+        "commit": _commit(),
+    }
     write_manifest(out / "manifest.json", manifest | extra)
     atomic_write(out / "table.md", table(outcomes, paid))
     return out / "table.md"

@@ -258,15 +258,17 @@ def run(study: Study, args: argparse.Namespace) -> None:
 
 def report(study: Study, args: argparse.Namespace, jobs: int, seconds: float) -> None:
     """Writes table, results, curves and manifest of what there is by now."""
+    digests = {}
+    for world in args.worlds:
+        with open_backend(world_name(study, world)) as backend:
+            digests[str(world)] = backend.corpus_digest
     world = args.worlds[0]
-    with open_backend(world_name(study, world)) as backend:
-        digest = backend.corpus_digest
     styles = {label: asdict(style) for label, style in STYLES.items()}
     chosen = {"worlds": args.worlds, "seeds": args.seeds, "arms": args.arms, "jobs": jobs}
     settings = {**asdict(study), "demonstrations": styles, **chosen}
     tokenizer = AutoTokenizer.from_pretrained(str(args.out / f"world-{world}" / "tokenizer"))
     paid = hacks(world_name(study, world), tokenizer, max_turns=study.turns, context=study.context)
-    write_report(args.out, settings, digest, paid, seconds=seconds)
+    write_report(args.out, settings, digests, paid, seconds=seconds)
 
 
 def same_study(study: Study, out: Path) -> None:

@@ -5,7 +5,9 @@ Each act raises unless it works. Each was seen to work without a sandbox, or is 
 
 from __future__ import annotations
 
+import secrets
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -229,3 +231,30 @@ def test_what_doctor_tries_is_prevented(python: Programs) -> None:
     tried = try_acts(python)
     assert tried.keys() == set(ACTS)
     assert all("rror: " in told for told in tried.values()), tried
+
+
+# The filter lets a program start itself once more in the same memory, as the C library does to start another program;
+# it has no other program to start. The copy cannot leave the group, which ends with the command.
+COPY = "pid = call(56, 0x4111, 0, 0, 0, 0)\nif pid == 0:\n    while True: call(35, (ctypes.c_long * 2)(60, 0), 0)\n"
+
+
+def test_a_copy_of_a_program_ends_with_its_command(arena: Arena, python: Programs) -> None:
+    needs("seccomp")
+    mark = f"copy-{secrets.token_hex(8)}"
+    result = attempt(arena.sandbox(python), CALLS + COPY, mark, timeout=1.0)
+    assert result.timed_out
+    assert b"done" not in result.stdout
+    for _ in range(400):
+        left = [p.parent.name for p in Path("/proc").glob("[0-9]*/cmdline") if mark.encode() in _read(p)]
+        if not left:
+            break
+        time.sleep(0.005)
+    assert not left
+    arena.check(result.stdout)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:  # it has ended
+        return b""

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 # One bash process answers many commands: each example is a whole batch.
 BATCH = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    max_examples=max(25, settings().max_examples // 40),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 
 

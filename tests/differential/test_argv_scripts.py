@@ -19,7 +19,9 @@ from tests.support.strategies import AWK_PROGRAMS, SED_SCRIPTS
 if TYPE_CHECKING:
     from pathlib import Path
 
-QUICK = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(
+    max_examples=max(40, settings().max_examples // 40), deadline=None, suppress_health_check=list(HealthCheck)
+)
 
 SED_PIECES = (
     *("s", "/", "x", "y", "e", "w", "r", "R", "W", "id", "f", "\n", ";", "{", "}", "[", "]", "[:alpha:]", "\\", "\\\\"),

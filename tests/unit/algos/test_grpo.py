@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from algos import grpo, grpo_world
+from algos import grpo, grpo_update, grpo_world
 from algos.batches import Sample, collate, forward_tokens
 from algos.grpo_metrics import METRICS
 from algos.grpo_rollout import play_groups
@@ -126,6 +126,25 @@ def test_the_first_update_is_the_policy_gradient(start: Path, tmp_path: Path, gr
     assert metrics["clip_fraction"] == 0
     assert metrics["sampler_mismatch"] < 1e-4
     assert metrics["updates"] == 1
+
+
+def test_rollouts_are_gone_through_in_parts_as_large_as_asked_for(
+    start: Path, tmp_path: Path, groups: list[Group], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def counted(samples: Any, **options: Any) -> Any:
+        seen.append(sum(len(s.ids) for s in samples))
+        return collate(samples, **options)
+
+    monkeypatch.setattr(grpo_update, "collate", counted)
+    few, _ = updated(start, settings(start, tmp_path, old_logprobs="trainer", micro_tokens=1), groups)
+    alone, largest = len(seen), max(seen)
+    many, _ = updated(start, settings(start, tmp_path, old_logprobs="trainer", micro_tokens=1 << 20), groups)
+    assert alone == 2 * sum(len(g.valid) for g in groups)  # once for the trainer's own, once for the update
+    assert max(seen[alone:]) > largest
+    assert few.pop("gradient_norm") == pytest.approx(many.pop("gradient_norm"), rel=1e-3)
+    assert few == pytest.approx(many, abs=1e-5)
 
 
 @pytest.mark.slow

@@ -219,7 +219,7 @@ def outcome(text: str) -> Pipeline | CommandRefused:
         return error
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=max(300, settings().max_examples), deadline=None)
 @given(text=near_shell())
 def test_anything_but_a_refusal_is_a_fault(text: str) -> None:
     match outcome(text):
@@ -234,7 +234,7 @@ def test_anything_but_a_refusal_is_a_fault(text: str) -> None:
             assert [stage.argv for stage in pipeline.stages] == list(pipeline.argv)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=max(200, settings().max_examples), deadline=None)
 @given(text=pipelines())
 def test_commands_of_the_table_are_refused_for_their_combination_alone(text: str) -> None:
     found = outcome(text)
