@@ -163,8 +163,8 @@ class Trajectory:
         if not isinstance(raw, dict) or raw.pop("schema", None) != SCHEMA:
             raise TrajectoryError(f"no record of schema {SCHEMA!r}; was the file written by another version?")
         try:
-            turns = tuple(Turn(**_sampled(turn)) for turn in raw.pop("turns"))
-            golden = tuple(raw.pop("golden_answers"))
+            turns = tuple(Turn(**_sampled(turn)) for turn in _listed(raw, "turns"))
+            golden = tuple(_listed(raw, "golden_answers"))
             made = cls(turns=turns, golden_answers=golden, **raw)
         except (TypeError, KeyError, AttributeError) as e:
             raise TrajectoryError(f"fields do not fit schema {SCHEMA!r}: {e}") from e
@@ -180,8 +180,18 @@ class Trajectory:
 _SAMPLED = ("token_ids", "logprobs", "finish_reason")
 
 
-def _sampled(turn: Mapping[str, Any]) -> dict[str, Any]:
+def _listed(raw: dict[str, Any], name: str) -> list[Any]:
+    """Takes a list out of a record; a text or an object could be gone through as well, and would be read as another."""
+    values = raw.pop(name)
+    if not isinstance(values, list):
+        raise TypeError(f"{name} is {values!r:.80}")
+    return values
+
+
+def _sampled(turn: object) -> dict[str, Any]:
     """Returns a turn's fields with lists of numbers as tuples."""
+    if not isinstance(turn, dict):
+        raise TypeError(f"a turn is {turn!r:.80}")
     fields = dict(turn)
     for name, kinds in (("token_ids", int), ("logprobs", (int, float))):
         if isinstance(values := fields.get(name), list):

@@ -10,8 +10,9 @@ from tqdm import tqdm
 
 from algos.tutor_planner.forms import Forms
 from algos.tutor_planner.leaks import check_trajectory
+from algos.tutor_planner.records import chain_from_metadata
 from grepseek_env.episode import Episode, Pending
-from grepseek_env.errors import CommandRefused, GrepSeekError
+from grepseek_env.errors import CommandRefused, GrepSeekError, TrajectoryError
 from grepseek_env.trajectory import read_trajectories
 from grepseek_env.types import Question
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from algos.tutor_planner.leaks import Finding
     from grepseek_env.episode import Rules
     from grepseek_env.trajectory import Trajectory
     from grepseek_env.types import SearchBackend
@@ -34,7 +36,7 @@ class Report:
         checked: trajectories read.
         clean: those without a finding.
         rules: findings by rule.
-        lines: one message a finding, in file order.
+        lines: one message a finding, in file order, in characters that can be printed.
         duplicates: question ids that occur again with the same turns.
     """
 
@@ -87,13 +89,17 @@ def check_file(
         progress: show a progress bar.
 
     Raises:
-        TrajectoryError: the file cannot be read; names the line.
+        TrajectoryError: the file cannot be read, or a trajectory's chain or action format is none; names the line.
     """
     report = Report()
     seen: set[tuple[str, tuple[str, ...]]] = set()
     for number, trajectory in enumerate(tqdm(read_trajectories(path), unit="trajectory", disable=not progress), 1):
         report.checked += 1
-        found = [(f.rule.value, str(f)) for f in check_trajectory(trajectory, _chain(trajectory, questions or {}))]
+        try:
+            findings = _findings(trajectory, questions or {})
+        except GrepSeekError as e:
+            raise TrajectoryError(f"{path}, line {number}: {e}") from e
+        found = [(f.rule.value, str(f)) for f in findings]
         if rules is not None and backend is not None and (difference := _replayed(trajectory, rules, backend)):
             found.append(("replay", difference))
         key = (trajectory.question_id, tuple(turn.text for turn in trajectory.turns))
@@ -101,8 +107,22 @@ def check_file(
         seen.add(key)
         report.clean += not found
         report.rules.update(rule for rule, _ in found)
-        report.lines += [f"{path}, line {number} ({trajectory.question_id}): {message}" for _, message in found]
+        where = f"{path}, line {number} ({trajectory.question_id})"
+        report.lines += [_printable(f"{where}: {message}") for _, message in found]
     return report
+
+
+def _printable(line: str) -> str:
+    # A policy may have written half of a surrogate pair, which no terminal takes.
+    return line.encode("utf-8", "backslashreplace").decode()
+
+
+def _findings(trajectory: Trajectory, questions: Mapping[str, Question]) -> tuple[Finding, ...]:
+    """Checks with the trajectory's own chain, or, where it names none, with the question's evidence."""
+    chain = chain_from_metadata(trajectory.metadata)
+    if not chain and trajectory.question_id in questions:
+        chain = tuple(Forms(step.answer, step.aliases) for step in questions[trajectory.question_id].evidence)
+    return check_trajectory(trajectory, chain)
 
 
 def _replayed(trajectory: Trajectory, rules: Rules, backend: SearchBackend) -> str | None:
@@ -110,9 +130,3 @@ def _replayed(trajectory: Trajectory, rules: Rules, backend: SearchBackend) -> s
         return replay_difference(trajectory, rules, backend)
     except GrepSeekError as e:
         return f"replay failed: {e}"
-
-
-def _chain(trajectory: Trajectory, questions: Mapping[str, Question]) -> tuple[Forms, ...] | None:
-    if trajectory.metadata.get("chain") or trajectory.question_id not in questions:
-        return None
-    return tuple(Forms(step.answer, step.aliases) for step in questions[trajectory.question_id].evidence)

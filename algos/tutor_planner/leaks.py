@@ -153,10 +153,10 @@ class Known:
 
 def _guarded(golden: Sequence[str], chain: Sequence[Forms]) -> list[tuple[Forms, bool]]:
     """Returns what may not be named before it is known, each with whether it is the answer."""
-    answer = Forms(golden[0], tuple(golden[1:]))
+    answer = Forms(golden[0], tuple(golden[1:])) if golden else Forms()
     ours = {fold(form) for form in answer.accepted}
     links = [(link, any(fold(form) in ours for form in link.accepted)) for link in chain if link.concrete]
-    return [(answer, True), *links]
+    return [(answer, True), *links] if golden else links
 
 
 def command_findings(command: str, known: Known, guarded: Iterable[tuple[Forms, bool]], turn: int = 0) -> list[Finding]:
@@ -236,7 +236,12 @@ def check_trajectory(trajectory: Trajectory, chain: Sequence[Forms] | None = Non
     Args:
         trajectory: of any origin.
         chain: expected answers of the steps in time order; None takes those of the trajectory's metadata. Without a
-            chain bridge entities are guarded only as words that were not seen.
+            chain bridge entities are guarded only as words that were not seen; without golden answers the chain alone
+            is guarded, and no answer is wrong.
+
+    Raises:
+        TrajectoryError: the metadata's chain is none; names the field.
+        ConfigError: the trajectory's action format is unknown.
     """
     if chain is None:
         chain = chain_from_metadata(trajectory.metadata)
@@ -293,7 +298,7 @@ def _answer_findings(
 ) -> list[Finding]:
     answer = trajectory.answer or ""
     found = []
-    if f1_score(answer, trajectory.golden_answers) <= 0:
+    if trajectory.golden_answers and f1_score(answer, trajectory.golden_answers) <= 0:
         found.append(Finding(Rule.WRONG, turn, answer))
     claimed = _CLAIMED.search(thought)
     if claimed and words(claimed[1]) and not set(words(claimed[1])) & set(words(answer)):

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from algos.tutor_planner.forms import Forms
-from grepseek_env.errors import GrepSeekError
+from grepseek_env.errors import GrepSeekError, TrajectoryError
 from grepseek_env.trajectory import Trajectory
 
 if TYPE_CHECKING:
@@ -347,9 +347,35 @@ def chain_metadata(chain: tuple[Link, ...]) -> list[dict[str, Any]]:
 
 
 def chain_from_metadata(metadata: Mapping[str, Any]) -> tuple[Forms, ...]:
-    """Returns the expected answers that a trajectory's metadata name, in time order; none where it names none."""
-    found = []
-    for link in metadata.get("chain") or ():
-        aliases, alternates = (tuple(map(str, link.get(key) or ())) for key in ("aliases", "alternates"))
-        found.append(Forms(str(link.get("answer", "")), aliases, alternates))
-    return tuple(found)
+    """Returns the expected answers that a trajectory's metadata name, in time order; none where it names none.
+
+    Raises:
+        TrajectoryError: the chain is none; names the field. Left out it would guard nothing, and nobody would know.
+    """
+    chain = metadata.get("chain")
+    if chain is None:
+        return ()
+    if not isinstance(chain, list):
+        raise _unfit("metadata.chain", chain, "a list of steps, or left out")
+    return tuple(_forms(link, f"metadata.chain[{place}]") for place, link in enumerate(chain))
+
+
+def _forms(link: object, name: str) -> Forms:
+    if not isinstance(link, dict):
+        raise _unfit(name, link, 'an object, such as {"answer": "Ada Bell", "aliases": []}')
+    answer = link.get("answer")
+    if answer is not None and not isinstance(answer, str):
+        raise _unfit(f"{name}.answer", answer, "text, or left out where it is not known")
+    return Forms(answer or "", *(_names(link.get(key), f"{name}.{key}") for key in ("aliases", "alternates")))
+
+
+def _names(values: object, name: str) -> tuple[str, ...]:
+    if values is None:
+        return ()
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise _unfit(name, values, "a list of texts, or left out")
+    return tuple(values)
+
+
+def _unfit(name: str, value: object, wanted: str) -> TrajectoryError:
+    return TrajectoryError(f"{name} is {value!r:.80}; it must be {wanted}")
