@@ -28,6 +28,7 @@ __all__ = [
     "Plan",
     "Proposal",
     "Record",
+    "Trace",
     "Usage",
     "Verdict",
     "View",
@@ -228,7 +229,6 @@ class Link:
         command: confirmed by its output.
         observation: that output.
         lead: see `Proposal`.
-        attempts: commands tried, the confirmed one last.
     """
 
     step: str
@@ -236,7 +236,24 @@ class Link:
     command: str
     observation: str
     lead: tuple[tuple[Move, str], ...] = ()
-    attempts: tuple[Attempt, ...] = ()
+
+
+@dataclass(slots=True)
+class Trace:
+    """What was tried on a question, noted as it happens, so that a dropped question keeps it as well.
+
+    Attributes:
+        attempts: commands tried, a list for each step that was reached, last step first.
+        early_answers: see `Record`.
+    """
+
+    attempts: list[list[Attempt]] = field(default_factory=list)
+    early_answers: int = 0
+
+    @property
+    def verdicts(self) -> tuple[tuple[str, ...], ...]:
+        """The attempts as a `Record` holds them."""
+        return tuple(tuple(each.verdict.value for each in step) for step in reversed(self.attempts) if step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +306,7 @@ class Record:
         stage: where it was dropped.
         detail: the offending text.
         trajectory: of a kept one.
-        attempts: per step in time order, the verdicts of its tries.
+        attempts: per step in time order, the verdicts of its tries; of a dropped one the steps for which one was tried.
         early_answers: drafts in which the Planner wanted to answer before the chain was complete.
         usage: by role.
     """

@@ -33,6 +33,7 @@ from algos.tutor_planner.records import (
     Move,
     Observed,
     Record,
+    Trace,
     Usage,
     Verdict,
     View,
@@ -164,14 +165,15 @@ def _answer_forms(question: Question, plan: Plan) -> Forms:
 # ------------------------------------------------------------------ backward
 
 
-def backward(case: Case, plan: Plan, tutor: Tutor, ground: Ground) -> tuple[Link, ...]:
-    """Verifies the steps, last one first, and returns them in time order."""
+def backward(case: Case, plan: Plan, tutor: Tutor, ground: Ground, trace: Trace) -> tuple[Link, ...]:
+    """Verifies the steps, last one first, and returns them in time order; every try is noted in the trace."""
     chain: list[Link] = []
     spare = ground.commands - len(plan.steps)
     for index in reversed(range(len(plan.steps))):
         later = chain[-1] if chain else None
         expected = _expected(case, plan, index, later, tutor, ground.settings)
-        link = _verify(case, plan, index, expected, tuple(chain), spare, tutor, ground)
+        trace.attempts.append([])
+        link = _verify(case, plan, index, expected, tuple(chain), spare, tutor, ground, trace.attempts[-1])
         spare -= len(link.lead)
         chain.append(link)
     return tuple(reversed(chain))
@@ -195,6 +197,7 @@ def _verify(
     spare: int,
     tutor: Tutor,
     ground: Ground,
+    attempts: list[Attempt],
 ) -> Link:
     # Named early is whatever this step or a later one finds. The entity that the step itself starts from is found by
     # an earlier step, which is not verified yet: the forward pass checks that it was seen.
@@ -203,7 +206,6 @@ def _verify(
     guarded = [_answer_forms(case.question, plan), expected, *(link.forms for link in done)]
     secret = tuple(dict.fromkeys(f for forms in guarded if not asked.says(forms) for f in forms.concrete))
     later = done[-1] if done else None
-    attempts: list[Attempt] = []
     for _ in range(ground.settings.refinements):
         advice = attempts[-1].verdict.advice if attempts else Advice.FIRST
         request = SearchRequest(case, plan, index, expected, secret, later, tuple(attempts), advice, spare)
@@ -212,7 +214,7 @@ def _verify(
         attempts.append(attempt)
         if attempt.verdict is Verdict.CONFIRMED:
             lead = proposal.lead[:spare] if spare > 0 else ()
-            return Link(plan.steps[index], expected, proposal.command, attempt.observation, lead, tuple(attempts))
+            return Link(plan.steps[index], expected, proposal.command, attempt.observation, lead)
     tried = "; ".join(f"{attempt.verdict.value}: {attempt.command}" for attempt in attempts)
     raise Dropped(Drop.REFINEMENT_EXHAUSTED, "backward", f"step {index + 1} of {len(plan.steps)}: {tried}")
 
@@ -256,24 +258,19 @@ def _try(
 
 
 def forward(
-    case: Case, plan: Plan, chain: tuple[Link, ...], tutor: Tutor, planner: Planner, ground: Ground
-) -> tuple[Episode, int]:
-    """Plays the chain on the real environment and lets the Planner answer.
-
-    Returns:
-        The finished episode, and how many drafts wanted to answer early.
-    """
+    case: Case, plan: Plan, chain: tuple[Link, ...], tutor: Tutor, planner: Planner, ground: Ground, trace: Trace
+) -> Episode:
+    """Plays the chain on the real environment, lets the Planner answer and returns the finished episode."""
     episode = Episode(ground.rules, case.question)
     guarded = [(_answer_forms(case.question, plan), True), *((link.forms, False) for link in chain)]
     known = Known()
     known.add(case.question.question)
     history: list[Observed] = []
-    early = 0
     for link in chain:
         for move, command in (*link.lead, (Move.VERIFIED, link.command)):
             view = View(case.question.question, tuple(history))
             draft = planner.draft(view)
-            early += draft.answer is not None
+            trace.early_answers += draft.answer is not None
             request = EditRequest(case, view, draft, link.step, command, move, (), (), len(history))
             thought = _edited(request, guarded, known, tutor, ground.settings)
             result, observation = _play(episode, thought, command, ground)
@@ -285,7 +282,7 @@ def forward(
             history.append(Observed(thought, command, observation))
     final = planner.answer(View(case.question.question, tuple(history)))
     _finish(episode, final, ground.settings)
-    return episode, early
+    return episode
 
 
 def _edited(
@@ -362,11 +359,11 @@ def make_record(question: Question, roles: Roles, ground: Ground, *, seed: int) 
     own = case_seed(seed, question.id)
     case = Case(question, own)
     tutor, planner = roles.tutor(ground.look), roles.planner(own)
-    chain: tuple[Link, ...] = ()
+    trace = Trace()
     try:
         plan = decompose(case, tutor, ground)
-        chain = backward(case, plan, tutor, ground)
-        episode, early = forward(case, plan, chain, tutor, planner, ground)
+        chain = backward(case, plan, tutor, ground, trace)
+        episode = forward(case, plan, chain, tutor, planner, ground, trace)
         trajectory = episode.trajectory(
             {
                 **_kept_metadata(question),
@@ -378,19 +375,10 @@ def make_record(question: Question, roles: Roles, ground: Ground, *, seed: int) 
         )
         filters(case, trajectory, tutor, ground.settings)
     except Dropped as e:
-        attempts, usage = _attempts(chain), _usage(tutor, planner)
-        return Record(question.id, e.reason, e.stage, e.detail, attempts=attempts, usage=usage)
-    return Record(
-        question.id,
-        trajectory=trajectory,
-        attempts=_attempts(chain),
-        early_answers=early,
-        usage=_usage(tutor, planner),
-    )
-
-
-def _attempts(chain: tuple[Link, ...]) -> tuple[tuple[str, ...], ...]:
-    return tuple(tuple(attempt.verdict.value for attempt in link.attempts) for link in chain)
+        record = Record(question.id, e.reason, e.stage, e.detail)
+    else:
+        record = Record(question.id, trajectory=trajectory)
+    return replace(record, attempts=trace.verdicts, early_answers=trace.early_answers, usage=_usage(tutor, planner))
 
 
 def _usage(tutor: Tutor, planner: Planner) -> dict[str, Usage]:
