@@ -24,14 +24,14 @@ __all__ = ["FLAGS", "ROW", "detail", "row"]
 FLAGS = {
     "fault": "infrastructure fault",
     "refused": "refused command",
-    "timed_out": "command out of time",
-    "failed": "command ended by an error",
-    "malformed": "turn without an action",
-    "empty": "command found nothing",
+    "timed_out": "out of time",
+    "failed": "ended by an error",
+    "malformed": "turn has no action",
+    "empty": "found nothing",
     "cut": "output cut",
     "format": "format not kept",
 }
-"""What a trajectory can be filtered by, with its words; the bits of a row's flags are in this order."""
+"""What a trajectory can be filtered by, with words that fit the filter; the bits of a row's flags are in this order."""
 
 ROW = (
     "run", "question", "sample", "policy", "answer", "f1", "em", "reward", "valid", "finish", "turns", "commands",
@@ -40,8 +40,10 @@ ROW = (
 """Fields of a row, in order."""
 
 _SEARCHED = 400  # characters of commands that the list's search looks at
+_ANSWER = 300  # likewise of the answer
 
-# Plans depend on few facts of a corpus; they are shown for an ordinary one, which need not be there.
+# Plans depend on few facts of a corpus; they are shown for an ordinary one, since the run's own need not be there. The
+# page tells its size, since the engine does otherwise with a small corpus and in other modes.
 _ORDINARY = CorpusFacts(
     bytes=1 << 30,
     lines=1 << 20,
@@ -69,6 +71,10 @@ def _read(command: str) -> tuple[tuple[str, ...], str]:
     except CommandRefused:
         return (), ""
     return tuple(argv[0] for argv in pipeline.argv), explain_plan(plan(pipeline, _ORDINARY))
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[:most] + "\N{HORIZONTAL ELLIPSIS}"
 
 
 @lru_cache(maxsize=16)
@@ -139,7 +145,7 @@ def row(t: Trajectory, seconds: Seconds | None, *, run: int, question: int, poli
         question,
         t.metadata.get("sample", 0),
         policy,
-        None if t.answer is None else t.answer[:300],
+        None if t.answer is None else _cut(t.answer, _ANSWER),
         round(f1, 6),
         em,
         t.reward if math.isfinite(t.reward) else 0.0,
@@ -150,7 +156,7 @@ def row(t: Trajectory, seconds: Seconds | None, *, run: int, question: int, poli
         sum(1 << bit for bit, flag in enumerate(FLAGS) if flag in present),
         None if seconds is None else sum(seconds["model"]),
         None if seconds is None else sum(seconds["tool"]),
-        "\n".join(turn.command or "" for turn in calls)[:_SEARCHED],
+        _cut("\n".join(turn.command or "" for turn in calls), _SEARCHED),
         sorted({program for turn in calls for program in _read(turn.command or "")[0]}),
         counts,
     ]

@@ -98,7 +98,8 @@ def test_turns_filters_groups_and_keys(browser: Browser, tmp_path: Path) -> None
     assert browser.run("document.querySelectorAll('.turn').length") == 2
     assert browser.run("document.querySelector('.passage .name').textContent") == "Ada Lovelace"
     assert browser.run("document.querySelectorAll('.passage mark.gold').length") == 2
-    assert "on slices" in browser.run("document.querySelector('.plan').textContent")
+    plan = browser.run("document.querySelector('.plan summary').textContent")
+    assert plan.startswith("plan of mode sliced on a corpus of 1 GiB: on slices: rg -F")
     assert browser.run("document.querySelector('.turn .time').textContent") == "model 400 ms · command 20 ms"
     bars = browser.run("[...document.querySelectorAll('.bars .num')].map((n) => n.textContent)")
     assert bars == ["1.100", "1.000", "1.000", "0.100"]
@@ -166,6 +167,20 @@ def test_turns_filters_groups_and_keys(browser: Browser, tmp_path: Path) -> None
         ".at(-1).dispatchEvent(new MouseEvent('click'))"
     )
     browser.wait(f"{COUNT} === '10 of 40 trajectories'")
+
+
+def test_the_words_of_filters_fit_their_fields(tmp_path: Path) -> None:
+    path = page(tmp_path, ordinary(4))
+    with Browser(tmp_path / "profile", size=(1200, 900)) as browser:
+        browser.open(path)
+        # A select shows its chosen words in what its padding and its arrow leave.
+        cut = browser.run("""[...document.querySelectorAll('#filters select')].flatMap((select) => {
+            const style = getComputedStyle(select), pen = document.createElement('canvas').getContext('2d');
+            pen.font = style.font;
+            const room = select.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) - 20;
+            return [...select.options].map((o) => o.text).filter((text) => pen.measureText(text).width > room);
+        })""")
+    assert cut == []
 
 
 def test_equal_rewards_give_no_advantage(browser: Browser, tmp_path: Path) -> None:

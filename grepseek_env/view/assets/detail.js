@@ -108,6 +108,8 @@ function outputWithButton(turn, find, raw) {
   return [box, more];
 }
 
+const PLANNED = "plan of mode sliced on a corpus of 1 GiB: "; // the page does not know the run's own corpus and mode
+const PLANNED_TITLE = "grepseek run --explain tells what the engine does with a command on your corpus";
 const KINDS = { tool_call: "command", final_answer: "answer", malformed: "no action" };
 
 function turnCard(turn, i, find, raw, given) {
@@ -133,7 +135,7 @@ function turnCard(turn, i, find, raw, given) {
     if (turn.command !== undefined) add(card, [el("pre", { class: "command" }, colouredCommand(turn.command))]);
     else add(card, [el("p", { class: "answer" }, given === null ? "(no answer)" : marked(given, find))]);
   }
-  if (turn.plan) add(card, [el("details", { class: "plan" }, el("summary", {}, "plan: " + turn.plan.split("\n")[0].replace(/\s+/g, " ")), el("pre", {}, turn.plan))]);
+  if (turn.plan) add(card, [el("details", { class: "plan" }, el("summary", { title: PLANNED_TITLE }, PLANNED + turn.plan.split("\n")[0].replace(/\s+/g, " ")), el("pre", {}, turn.plan))]);
   if (turn.observation) add(card, outputWithButton(turn, find, raw));
   return card;
 }

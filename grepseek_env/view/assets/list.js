@@ -60,7 +60,7 @@ function buildFilters(changed) {
     policy: ["all policies", ...INDEX.policies.map((name, i) => [i, name])],
     finish: ["all endings", ...INDEX.finishes.map((name, i) => [i, "end: " + name])],
     result: ["all results", ...Object.entries(RESULTS).map(([key, r]) => [key, r.sign + " " + r.name])],
-    flag: ["with or without errors", ...INDEX.flags.map(([, words], i) => [i, words])],
+    flag: ["any or no errors", ...INDEX.flags.map(([, words], i) => [i, words])],
     sort: Object.entries(SORTS).map(([key, s]) => [key, s.name]),
   };
   form.append(search);

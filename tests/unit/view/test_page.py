@@ -13,7 +13,7 @@ from grepseek_env.cli import main
 from grepseek_env.errors import ConfigError, TrajectoryError
 from grepseek_env.trajectory import read_trajectories
 from grepseek_env.view import find_runs, write_page
-from grepseek_env.view.records import FLAGS, ROW, detail, row
+from grepseek_env.view.records import _ORDINARY, FLAGS, ROW, detail, row
 from tests.support.odd_trajectories import ATTACKS, odd_trajectories
 from tests.support.trajectories import malformed, tool, trajectory, write_run
 
@@ -123,6 +123,21 @@ def test_row_and_detail_of_one_trajectory() -> None:
     assert [turn.get("outcome") for turn in whole["turns"]] == ["empty", "failed", "cut", None, "not_run"]
     assert "on slices" in whole["turns"][2]["plan"]
     assert whole["turns"][1]["tool"] == 0.5
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_commands_and_answers_that_a_row_cuts_say_so(more: int) -> None:
+    t = trajectory("q", "a" * (300 + more), turns=(tool("x" * 200), tool("y" * (199 + more))))
+    values = dict(zip(ROW, row(t, None, run=0, question=0, policy=0, finish=0), strict=True))
+    assert values["text"] == "x" * 200 + "\n" + "y" * 199 + "\u2026" * more
+    assert values["answer"] == "a" * 300 + "\u2026" * more
+
+
+def test_the_page_tells_on_which_corpus_its_plans_are(tmp_path: Path) -> None:
+    page = write_page(find_runs([write_run(tmp_path / "run", [trajectory()])]), tmp_path / "view.html")
+    text = page.path.read_text(encoding="utf-8")
+    assert f"plan of mode sliced on a corpus of {_ORDINARY.bytes >> 30} GiB: " in text
+    assert _ORDINARY.bytes % (1 << 30) == 0
 
 
 def test_runs_are_found_by_folder_set_and_file(tmp_path: Path) -> None:
