@@ -22,6 +22,7 @@ from grepseek_env.engine.explain import explain_narrowing
 from grepseek_env.engine.fastpath import FileSearch, conclude, demand
 from grepseek_env.engine.interrupts import HeldSignals
 from grepseek_env.engine.kernels.load import WORTH_COMPILING, are_compiled, are_loaded, are_possible, load
+from grepseek_env.engine.lookups import Lookups
 from grepseek_env.engine.loop import Bounds, Decided, OutOfTime
 from grepseek_env.engine.memory import MOST_BYTES, MemoryCorpus
 from grepseek_env.engine.narrow import narrow
@@ -74,7 +75,7 @@ class NarrowedRunner:
         self._estimate = Estimate(engine.facts.bytes)
         self._memory: MemoryCorpus | None = None
         self._counts: tuple[int, ...] | None = None
-        self._index: tuple[Index | None] | None = None  # None: not opened yet
+        self._candidates = Lookups(engine.open_index)
 
     def run(
         self,
@@ -106,14 +107,11 @@ class NarrowedRunner:
         size = self._engine.facts.bytes
         if where == "memory" or size <= QUICK_BYTES:
             return "quick"
-        if self._open_index() is None:
-            return "together"
-        if demand(prepared.narrowing.sink, bounded=False).early:
-            return "quick"
         found = self._candidates(prepared.question.clauses)
-        if found is None:
+        if found is None:  # first lines as well: one pass ends for each command with its last one
             return "together"
-        return "quick" if total(found) <= QUICK_BYTES else "alone"
+        early = demand(prepared.narrowing.sink, bounded=False).early
+        return "quick" if early or total(found) <= QUICK_BYTES else "alone"
 
     def run_quick(
         self,
@@ -167,7 +165,7 @@ class NarrowedRunner:
         size = self._engine.facts.bytes
         if self._mode == "narrowed" or (size > MOST_BYTES and (are_compiled() or size >= WORTH_COMPILING)):
             load(announce)
-            self._open_index()
+            _ = self._candidates.index  # opened
 
     def explain(self, pipeline: Pipeline) -> str:
         """Shows what is searched for where, and what happens to the lines; or why another way is taken."""
@@ -178,7 +176,7 @@ class NarrowedRunner:
             return f"not narrowed: {self._why_not(prepared)}\n{other}"
         if why := self._why_not_worth(pipeline, prepared, prepared.question, where):
             return f"not narrowed: {why}\n{other}"
-        indexed = where == "kernels" and self._open_index() is not None
+        indexed = where == "kernels" and self._candidates.index is not None
         found = self._candidates(prepared.question.clauses) if indexed else None
         return explain_narrowing(
             prepared.narrowing,
@@ -211,7 +209,7 @@ class NarrowedRunner:
         file = _open(engine)
         try:
             clock = Clock(bounds)
-            index: Index | None = self._candidates if self._open_index() is not None else None
+            index: Index | None = self._candidates if self._candidates.index is not None else None
             if self._mode == "auto" and not certain:
                 if index is not None and question.clauses and not prepared.fed:
                     index = self._judging(pipeline, prepared, question, file)
@@ -360,20 +358,6 @@ class NarrowedRunner:
             finally:
                 os.close(file)
         return self._counts
-
-    def _open_index(self) -> Index | None:
-        if self._index is None:
-            with self._lock:
-                if self._index is None:
-                    opener = self._engine.open_index
-                    self._index = (None if opener is None else opener(),)
-        return self._index[0]
-
-    def _candidates(self, clauses: tuple[Clause, ...]) -> Spans | None:
-        index = self._open_index()
-        if index is None or not clauses:
-            return None
-        return index(clauses)
 
 
 class _Elsewhere(Exception):

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,6 +20,7 @@ from grepseek_env.engine.literals.records import (
     Literal,
 )
 from grepseek_env.engine.local import LocalBackend
+from grepseek_env.engine.lookups import Lookups
 from grepseek_env.engine.loop import OutOfTime
 from grepseek_env.engine.narrowed import NarrowedRunner
 from grepseek_env.engine.once import Output
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from grepseek_env.commands import Pipeline
     from grepseek_env.engine.literals.records import Sink
 
 pytestmark = pytest.mark.skipif(not load.are_possible(), reason="numba cannot be imported here")
@@ -189,10 +191,33 @@ def test_how_commands_of_a_batch_are_run(store: CorpusStore, monkeypatch: pytest
     assert manners(store) == ["quick", "quick", "alone", "alone"]
     monkeypatch.setattr(narrowed, "QUICK_BYTES", 10)
     assert manners(store) == ["together", "together", "alone", "alone"]
-    index = {"_index": (lambda _: None,)}
-    assert manners(store, **index) == ["quick", "together", "alone", "alone"]
-    parts = {"_index": (lambda _: scanning.whole(100),)}
+    says_nothing = {"_candidates": Lookups(lambda: lambda _: None)}
+    assert manners(store, **says_nothing) == ["together", "together", "alone", "alone"]
+    parts = {"_candidates": Lookups(lambda: lambda _: scanning.whole(100))}
     assert manners(store, **parts) == ["quick", "alone", "alone", "alone"]
+
+
+def test_first_lines_that_an_index_says_nothing_about_share_a_pass(
+    store: CorpusStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(narrowed, "QUICK_BYTES", 10)
+    passes: list[int] = []
+
+    def one_pass(self: NarrowedRunner, pipelines: Sequence[Pipeline], **options: Any) -> list[CommandResult]:
+        passes.append(len(pipelines))
+        return together_as_ever(self, pipelines, **options)
+
+    together_as_ever = NarrowedRunner.run_together
+    monkeypatch.setattr(NarrowedRunner, "run_together", one_pass)
+    monkeypatch.setattr(together, "_FEWEST_TOGETHER", 64)
+    # Some are near the beginning, some further on, some nowhere.
+    texts = ["Einstein", "Ulm", "T49", "T2", "the file", "\u212aelvin", "QQQ", "~~", "ZZ"]
+    commands = [f"rg -F {text!r} corpus.jsonl | head -n {count}" for text in texts for count in (1, 7)]
+    with LocalBackend(store, mode="narrowed") as batching, LocalBackend(store, mode="sequential") as single:
+        assert isinstance(batching._runner, NarrowedRunner)
+        batching._runner._candidates = Lookups(lambda: lambda _: None)
+        assert batching.run_many(commands) == [single.run(command) for command in commands]
+    assert passes == [len(commands)]
 
 
 def test_results_are_kept_and_taken_from_the_cache(store: CorpusStore, monkeypatch: pytest.MonkeyPatch) -> None:
