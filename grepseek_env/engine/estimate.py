@@ -7,6 +7,7 @@ Only speed depends on a guess. Where the first lines are likely to be all that i
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from grepseek_env.engine.question import Question
     from grepseek_env.engine.scanning import Spans
 
-__all__ = ["QUICK_BYTES", "Estimate", "frequencies", "near_bytes", "total"]
+__all__ = ["QUICK_BYTES", "Costs", "Estimate", "frequencies", "near_bytes", "total"]
 
 QUICK_BYTES = 8 << 20
 """So many bytes are scanned in half a millisecond."""
@@ -36,6 +37,40 @@ _NEAR_PART = 32  # of the corpus is scanned before another way is taken: some pe
 # rg maps the file: where the page cache holds it in large pieces, nothing reads it faster.
 _SCAN_SPEED, _PIPE_SPEED, _FAST_PROGRAM, _SLOW_PROGRAM = 7e9, 1e9, 20e9, 0.5e9
 _START_SECONDS = 0.002  # of a program
+_MEMORY_SPEED = 3e9  # of `memory`
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What two ways to run a command are guessed to take, in seconds, beside what both have to do.
+
+    Attributes:
+        search: here: to look for the wanted lines.
+        hand_on: here: to give them to programs.
+        read: as it stands: to read the corpus.
+        take: as it stands: to take what the programs print.
+        start: as it stands: to start programs that are not needed here.
+        share: about what part of the corpus is wanted; None where no sample was taken.
+        near: the first lines of the answer are all of it, and are expected near the beginning.
+    """
+
+    search: float
+    hand_on: float
+    read: float
+    take: float
+    start: float
+    share: float | None = None
+    near: bool = False
+
+    @property
+    def here(self) -> float:
+        """Of searching in process."""
+        return self.search + self.hand_on
+
+    @property
+    def usual(self) -> float:
+        """Of the command as it stands."""
+        return self.read + self.take + self.start
 
 
 class Estimate:
@@ -43,10 +78,12 @@ class Estimate:
 
     Args:
         size: bytes of the corpus.
+        lines: its lines.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, lines: int) -> None:
         self._size = size
+        self._line_bytes = size / max(lines, 1)
         self._shares: dict[str, float] = {}
 
     def forget(self, text: str) -> None:
@@ -65,26 +102,44 @@ class Estimate:
             file: a descriptor of the corpus.
             found: the parts outside of which no line is wanted; None where they are not known.
         """
+        if self._size <= MOST_BYTES or _is_scan(pipeline, prepared):
+            return True
+        if not prepared.fed and (self._size if found is None else total(found)) <= QUICK_BYTES:
+            return True
+        costs = self.costs(pipeline, prepared, question, file, found)
+        return costs.here < costs.usual
+
+    def costs(
+        self, pipeline: Pipeline, prepared: Prepared, question: Question, file: int, found: Spans | None
+    ) -> Costs:
+        """Returns what both ways are likely to take; the arguments are those of `is_worth_it`."""
         size = self._size
-        if size <= MOST_BYTES or _is_scan(pipeline, prepared):
-            return True
         read = size if found is None else total(found)
-        if not prepared.fed and read <= QUICK_BYTES:
-            return True
         share = self.share(pipeline.text, question, file)
-        if not prepared.fed and share and demand(prepared.narrowing.sink, bounded=False).early:
-            return True  # the first lines are near the beginning
-        given = min(share * size, read)
+        reached: float = size
+        need = demand(prepared.narrowing.sink, bounded=False)
+        if not prepared.fed and share and need.early:
+            reached = min(size, need.most_lines * self._line_bytes / share)
+        given = min(share * reached, read)
+        cores = SCHEDULER.cores
         slow = work_of(pipeline.stages) == "cpu"
         speed = _SLOW_PROGRAM if slow else _FAST_PROGRAM
-        cores = SCHEDULER.cores
-        narrowed = read / (_SCAN_SPEED * cores)
-        usual = size / (speed * (cores if slow else 1))
-        if prepared.fed:
-            narrowed += given / _PIPE_SPEED + (given / speed if prepared.replays else 0)
-        else:
-            usual += given / _PIPE_SPEED + _START_SECONDS * len(pipeline.stages)
-        return narrowed < usual
+        hand_on = given / _PIPE_SPEED + (given / speed if prepared.replays else 0)
+        return Costs(
+            search=min(read, reached) / (_SCAN_SPEED * cores),
+            hand_on=hand_on if prepared.fed else 0,
+            read=reached / (speed * (cores if slow else 1)),
+            take=0 if prepared.fed else given / _PIPE_SPEED,
+            start=_saved_starts(pipeline, prepared),
+            share=share,
+            near=reached < size,
+        )
+
+    def costs_in_memory(self, pipeline: Pipeline, prepared: Prepared) -> Costs:
+        """Returns what is likely where the corpus is held in memory; no sample is taken of so little."""
+        speed = _SLOW_PROGRAM if work_of(pipeline.stages) == "cpu" else _FAST_PROGRAM
+        search, read = self._size / _MEMORY_SPEED, self._size / speed
+        return Costs(search, hand_on=0, read=read, take=0, start=_saved_starts(pipeline, prepared))
 
     def share(self, text: str, question: Question, file: int) -> float:
         """Returns about what part of the corpus is wanted, from two samples."""
@@ -134,3 +189,7 @@ def total(spans: Spans) -> int:
 def _is_scan(pipeline: Pipeline, prepared: Prepared) -> bool:
     """Returns whether a program that is slower than a scan is all that would be started."""
     return not prepared.fed and work_of(pipeline.stages) == "cpu"
+
+
+def _saved_starts(pipeline: Pipeline, prepared: Prepared) -> float:
+    return _START_SECONDS * (len(pipeline.stages) - len(prepared.fed))

@@ -32,10 +32,11 @@ from grepseek_env.engine.plan import (
 )
 
 if TYPE_CHECKING:
+    from grepseek_env.engine.estimate import Costs
     from grepseek_env.engine.literals.records import Clause, ExactFilter, Literal, Narrowing, Sink
     from grepseek_env.engine.plan import Argv, Combiner, Plan
 
-__all__ = ["explain_combiner", "explain_narrowing", "explain_plan"]
+__all__ = ["explain_combiner", "explain_costs", "explain_narrowing", "explain_place", "explain_plan", "explain_why"]
 
 _SHOWN_LITERALS = 4
 
@@ -109,22 +110,20 @@ def explain_narrowing(
     fed: tuple[Argv, ...],
     ending: Sink | None,
     *,
-    where: str,
-    corpus_bytes: int,
-    indexed: bool,
-    candidates: tuple[int, int] | None,
+    place: str,
+    costs: str,
+    why: str,
     otherwise: str,
 ) -> str:
-    """Returns what is searched for where, and what becomes of the lines.
+    """Returns what is searched for where, what becomes of the lines, and why.
 
     Args:
         narrowing: what is proven about the command.
         fed: the programs that are given the lines; none where it is answered in process.
         ending: what is done here in place of a last program; None: nothing.
-        where: "memory" or "kernels".
-        corpus_bytes: the corpus's.
-        indexed: there is an index.
-        candidates: how many parts of the corpus it leaves, and their bytes; None where it leaves everything.
+        place: see `explain_place`.
+        costs: see `explain_costs`.
+        why: the reason, without a full stop.
         otherwise: how the command would run without narrowing.
     """
     lines = [f"narrowed:   {narrowing.reason}"]
@@ -132,22 +131,76 @@ def explain_narrowing(
         lines += [f"lines with: {_clause(each.literals)}{_manner(each)}" for each in narrowing.filters]
     else:
         lines += [f"lines with: {_clause(clause)}" for clause in narrowing.clauses]
-    match where, candidates:
-        case "memory", _:
-            lines.append("found in:   the corpus, held in memory")
-        case _, (parts, size):
-            share = 100 * size / max(corpus_bytes, 1)
-            lines.append(
-                f"found in:   {_count(parts, 'part')} of the corpus by its index, {size} bytes ({share:.3g} %)"
-            )
-        case _:
-            why = "its index rules too little out" if indexed else "it has no index (grepseek corpus build --index)"
-            lines.append(f"found in:   the whole corpus, {corpus_bytes} bytes, scanned in process: {why}")
+    lines.append(f"found in:   {place}")
     answer = f"answer:     {_answered(narrowing.sink)}, no program started"
     lines.append(f"then:       {_pipeline(fed)}" if fed else answer)
     if ending is not None:
         lines.append(f"of these:   {_answered(ending)}, without another program")
-    return "\n".join([*lines, "without narrowing it would be", otherwise])
+    return "\n".join([*lines, f"estimated:  {costs}", f"why:        {why}", "without narrowing it would be", otherwise])
+
+
+def explain_place(corpus_bytes: int, candidates: tuple[int, int] | None, *, memory: bool, indexed: bool) -> str:
+    """Returns where lines are looked for, without a full stop.
+
+    Args:
+        corpus_bytes: the corpus's.
+        candidates: how many parts of the corpus its index leaves, and their bytes; None where it leaves everything.
+        memory: the corpus is held in memory.
+        indexed: there is an index.
+    """
+    if memory:
+        return "the corpus, held in memory"
+    if candidates is not None:
+        parts, size = candidates
+        share = 100 * size / max(corpus_bytes, 1)
+        return f"{_count(parts, 'part')} of the corpus by its index, {size} bytes ({share:.3g} %)"
+    why = "its index rules too little out" if indexed else "it has no index (grepseek corpus build --index)"
+    return f"the whole corpus, {corpus_bytes} bytes: {why}"
+
+
+def explain_costs(costs: Costs | None) -> str:
+    """Returns what two ways are guessed to take; None: the kernels are missing, without which no sample is taken."""
+    if costs is None:
+        return "nothing yet, until the kernels are compiled (grepseek corpus build compiles them)"
+    text = f"{_milliseconds(costs.here)} here, {_milliseconds(costs.usual)} as it stands, beside what both have to do"
+    match costs.share:
+        case None:
+            return text
+        case 0:
+            return f"{text}; nothing that is wanted is in two samples of the corpus"
+        case share:
+            return f"{text}; about {_percent(share)} of the corpus is wanted"
+
+
+def explain_why(costs: Costs, program: str, *, worth: bool, indexed: bool, narrowed: bool) -> str:
+    """Returns why the command is narrowed, or why not: what takes longest of the way that is not taken.
+
+    Args:
+        costs: of both ways.
+        program: the command's first.
+        worth: it is narrowed.
+        indexed: there is an index.
+        narrowed: that leaves only parts of the corpus.
+    """
+    if worth:
+        if costs.here >= costs.usual:
+            return "so small a corpus is searched in no time"
+        if costs.near:
+            return "the first lines that are wanted are expected near the beginning"
+        if costs.start >= max(costs.read, costs.take):
+            return "starting programs that are not needed here would take longer"
+        if costs.take > costs.read:
+            return f"taking what {program} prints would take longer"
+        if costs.read > costs.here:
+            return "its index leaves little to be searched" if narrowed else f"{program} would read it more slowly"
+        return f"{program} would lose more by being started, and by handing over what it prints, than it reads faster"
+    if costs.hand_on > costs.search:
+        share = _percent(costs.share or 0)
+        return f"about {share} of the corpus holds what every line of the answer must hold, too much to hand on"
+    if narrowed:
+        return f"{program} reads all of the corpus faster than what its index leaves can be searched here"
+    without = "its index rules too little out, and" if indexed else "without an index"
+    return f"{without} {program} reads all of it faster than it can be searched here"
 
 
 def _clause(clause: Clause) -> str:
@@ -178,6 +231,18 @@ def _answered(sink: Sink) -> str:
             return "whether there is one"
         case Rest():
             return "the lines"
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{_short(1000 * seconds)} ms" if seconds >= 1e-5 else "under 0.01 ms"
+
+
+def _percent(share: float) -> str:
+    return f"{_short(100 * share)} %"
+
+
+def _short(number: float) -> str:
+    return f"{number:.3g}" if number < 100 else f"{number:.0f}"
 
 
 def _count(number: int, what: str) -> str:

@@ -18,7 +18,7 @@ from grepseek_env.corpus.slicer import first_cut
 from grepseek_env.engine.batch import Asked, answer_together
 from grepseek_env.engine.endings import output_of
 from grepseek_env.engine.estimate import QUICK_BYTES, Estimate, frequencies, near_bytes, total
-from grepseek_env.engine.explain import explain_narrowing
+from grepseek_env.engine.explain import explain_costs, explain_narrowing, explain_place, explain_why
 from grepseek_env.engine.fastpath import FileSearch, conclude, demand
 from grepseek_env.engine.interrupts import HeldSignals
 from grepseek_env.engine.kernels.load import WORTH_COMPILING, are_compiled, are_loaded, are_possible, load
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from grepseek_env.commands import Pipeline
+    from grepseek_env.engine.estimate import Costs
     from grepseek_env.engine.executor import Cancellation
     from grepseek_env.engine.fastpath import Index, Search
     from grepseek_env.engine.literals.records import Clause
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
 __all__ = ["Manner", "NarrowedRunner"]
 
 _MOST_PREPARED = 4096
+
+_UNDECIDED = "nothing is decided before the kernels are compiled, which so large a corpus is worth"
 
 _Where = Literal["kernels", "memory", ""]
 Manner = Literal["quick", "together", "alone"]
@@ -72,7 +75,7 @@ class NarrowedRunner:
         self._mode = mode
         self._lock = threading.Lock()
         self._prepared: OrderedDict[str, Prepared] = OrderedDict()
-        self._estimate = Estimate(engine.facts.bytes)
+        self._estimate = Estimate(engine.facts.bytes, engine.facts.lines)
         self._memory: MemoryCorpus | None = None
         self._counts: tuple[int, ...] | None = None
         self._candidates = Lookups(engine.open_index)
@@ -174,19 +177,27 @@ class NarrowedRunner:
         other = self._otherwise.explain(pipeline)
         if not where or prepared.question is None:
             return f"not narrowed: {self._why_not(prepared)}\n{other}"
-        if why := self._why_not_worth(pipeline, prepared, prepared.question, where):
-            return f"not narrowed: {why}\n{other}"
+        found = None if where == "memory" else self._candidates(prepared.question.clauses)
         indexed = where == "kernels" and self._candidates.index is not None
-        found = self._candidates(prepared.question.clauses) if indexed else None
-        return explain_narrowing(
-            prepared.narrowing,
-            prepared.fed,
-            prepared.ending,
-            where=where,
-            corpus_bytes=self._engine.facts.bytes,
+        place = explain_place(
+            self._engine.facts.bytes,
+            None if found is None else (len(found), total(found)),
+            memory=where == "memory",
             indexed=indexed,
-            candidates=None if found is None else (len(found), total(found)),
-            otherwise=other,
+        )
+        costs, worth = self._costs(pipeline, prepared, prepared.question, where, found)
+        why = _UNDECIDED
+        if costs is not None:
+            program, narrowed = pipeline.stages[0].program, found is not None
+            why = explain_why(costs, program, worth=worth, indexed=indexed, narrowed=narrowed)
+        shown = explain_costs(costs)
+        if self._mode == "auto" and not worth:
+            first = self._first(pipeline, prepared, indexed=indexed)
+            return f"not narrowed: {first}{why}\nestimated:  {shown}\ncandidates: {place}\n{other}"
+        if self._mode == "narrowed":
+            why = f"mode narrowed does so wherever it can; mode auto would {'too' if worth else 'not'}: {why}"
+        return explain_narrowing(
+            prepared.narrowing, prepared.fed, prepared.ending, place=place, costs=shown, why=why, otherwise=other
         )
 
     # --- what is done
@@ -330,24 +341,29 @@ class NarrowedRunner:
             return "the corpus is so small that the programs read it in no time"
         return "the kernels are not compiled on this machine (grepseek corpus build compiles them)"
 
-    def _why_not_worth(self, pipeline: Pipeline, prepared: Prepared, question: Question, where: _Where) -> str:
-        """Says why the command runs as it stands although it could be narrowed; empty if it is narrowed."""
-        if self._mode != "auto" or where != "kernels" or not are_loaded():
-            return ""
+    def _costs(
+        self, pipeline: Pipeline, prepared: Prepared, question: Question, where: _Where, found: Spans | None
+    ) -> tuple[Costs | None, bool]:
+        """Returns what both ways are likely to take, if that can be told, and whether narrowing is worth it."""
+        if where == "memory":
+            return self._estimate.costs_in_memory(pipeline, prepared), True
+        if not are_loaded():
+            return None, True
         file = _open(self._engine)
         try:
-            found = self._candidates(question.clauses)
-            if self._estimate.is_worth_it(pipeline, prepared, question, file, found):
-                return ""
-            share = self._estimate.share(pipeline.text, question, file)
+            costs = self._estimate.costs(pipeline, prepared, question, file, found)
+            return costs, self._estimate.is_worth_it(pipeline, prepared, question, file, found)
         finally:
             os.close(file)
-        if prepared.fed:
-            return f"about {share:.0%} of the corpus holds what every line of the answer must hold, too much to hand on"
-        near = near_bytes(pipeline, prepared, self._engine.facts.bytes, bounded=False)
-        first = f"after its first {near >> 20} MB, " if near else ""
-        program = pipeline.stages[0].program
-        return f"{first}without an index {program} reads all of it faster than it can be searched here"
+
+    def _first(self, pipeline: Pipeline, prepared: Prepared, *, indexed: bool) -> str:
+        """Says what is searched although the command is not narrowed; see `_near`."""
+        near = (
+            0
+            if indexed and prepared.narrowing.clauses
+            else near_bytes(pipeline, prepared, self._engine.facts.bytes, bounded=False)
+        )
+        return f"after its first {near >> 20} MB, " if near else ""
 
     def _frequencies(self) -> tuple[int, ...]:
         """Returns how common each byte is in the corpus, from a few samples."""

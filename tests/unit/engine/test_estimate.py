@@ -8,12 +8,14 @@ import pytest
 
 from grepseek_env.commands import parse
 from grepseek_env.engine import estimate
-from grepseek_env.engine.estimate import Estimate, frequencies, near_bytes, total
+from grepseek_env.engine.estimate import Costs, Estimate, frequencies, near_bytes, total
+from grepseek_env.engine.explain import explain_costs, explain_why
 from grepseek_env.engine.kernels import load
 from grepseek_env.engine.modes import Engine
 from grepseek_env.engine.narrow import narrow
 from grepseek_env.engine.narrowed import NarrowedRunner
 from grepseek_env.engine.prepared import prepare
+from grepseek_env.engine.scheduler import SCHEDULER
 from grepseek_env.errors import CorpusChanged
 from tests.support.elsewhere import Elsewhere
 from tests.support.odd_corpora import ordinary
@@ -61,6 +63,7 @@ def look_at(corpus: Sliceable, command: str) -> Prepared:
         (0.0, None, "rg -F Einstein corpus.jsonl | head -n 3", False),
         (0.0, 0.001, "rg -F Einstein corpus.jsonl", True),
         (0.01, None, "rg -F Einstein corpus.jsonl | head -n 3", True),
+        (1e-6, None, "rg -F Einstein corpus.jsonl | head -n 9000", False),  # these are not near the beginning
         (0.05, None, "rg -F Einstein corpus.jsonl | wc -l", True),
         (0.0, None, "grep -F Einstein corpus.jsonl", True),
     ],
@@ -75,7 +78,7 @@ def test_auto_searches_in_process_only_where_that_is_faster(
     worth: bool,
 ) -> None:
     spans = None if indexed is None else np.array([[0, int(indexed * SIZE)]], np.int64)
-    made = Estimate(SIZE)
+    made = Estimate(SIZE, SIZE // 500)
     monkeypatch.setattr(made, "share", lambda *_: share)
     prepared = look_at(corpus, command)
     assert prepared.question is not None
@@ -83,9 +86,60 @@ def test_auto_searches_in_process_only_where_that_is_faster(
 
 
 @needs_kernels
+@pytest.mark.parametrize(
+    ("size", "share", "indexed", "command", "told"),
+    [
+        (SIZE, 0.9, 0.95, "rg 'Einstein.*[0-9]' corpus.jsonl", "about 90 % of the corpus holds"),
+        (SIZE, 0.001, None, "rg 'Einstein.*[0-9]' corpus.jsonl", "without an index rg reads all of it faster"),
+        (SIZE, 0.001, 0.9, "rg 'Einstein.*[0-9]' corpus.jsonl", "faster than what its index leaves"),
+        (SIZE, 0.001, 0.01, "rg 'Einstein.*[0-9]' corpus.jsonl", "its index leaves little"),
+        (SIZE, 0.01, None, "rg -F Einstein corpus.jsonl | head -n 3", "expected near the beginning"),
+        (SIZE, 0.2, None, "rg -F Einstein corpus.jsonl | wc -l", "taking what rg prints"),
+        (SIZE, 0.0, None, "grep -F Einstein corpus.jsonl", "grep would read it more slowly"),
+        # Of a small corpus little is handed on, whatever the share is.
+        (6_800_000, 0.01, None, "rg 'Einstein.*[0-9]' corpus.jsonl", "without an index rg reads all of it faster"),
+        (6_800_000, 0.01, None, "rg -F Einstein corpus.jsonl | wc -l", "starting programs"),
+        (200_000_000, 0.004, None, "rg -F Einstein corpus.jsonl | wc -l", "rg would lose more by being started"),
+    ],
+)
+def test_the_reason_is_what_takes_longest(
+    corpus: Sliceable,
+    monkeypatch: pytest.MonkeyPatch,
+    size: int,
+    share: float,
+    indexed: float | None,
+    command: str,
+    told: str,
+) -> None:
+    spans = None if indexed is None else np.array([[0, int(indexed * size)]], np.int64)
+    monkeypatch.setattr(SCHEDULER, "cores", 2)
+    made = Estimate(size, size // 500)
+    monkeypatch.setattr(made, "share", lambda *_: share)
+    prepared = look_at(corpus, command)
+    assert prepared.question is not None
+    asked = (parse(command), prepared, prepared.question, -1, spans)
+    costs, worth = made.costs(*asked), made.is_worth_it(*asked)
+    assert worth is (costs.here < costs.usual)
+    narrowed = indexed is not None
+    text = explain_why(costs, asked[0].stages[0].program, worth=worth, indexed=narrowed, narrowed=narrowed)
+    assert told in text
+
+
+def test_costs_are_told_in_milliseconds() -> None:
+    costs = Costs(search=0.0005, hand_on=0.0012, read=0.25, take=0.0, start=0.0, share=0.0123)
+    told = explain_costs(costs)
+    assert told.startswith("1.7 ms here, 250 ms as it stands")
+    assert told.endswith("about 1.23 % of the corpus is wanted")
+    assert "under 0.01 ms here" in explain_costs(dataclasses.replace(costs, search=0.0, hand_on=0.0))
+    assert "nothing that is wanted" in explain_costs(dataclasses.replace(costs, share=0.0))
+    assert "wanted" not in explain_costs(dataclasses.replace(costs, share=None))
+    assert "compiled" in explain_costs(None)
+
+
+@needs_kernels
 def test_the_share_of_wanted_lines_is_sampled_once(corpus: Sliceable, monkeypatch: pytest.MonkeyPatch) -> None:
     command = "rg 'Einstein.*[0-9]' corpus.jsonl | head -n 3"
-    made = Estimate(corpus.facts.bytes)
+    made = Estimate(corpus.facts.bytes, corpus.facts.lines)
     question = look_at(corpus, command).question
     assert question is not None
     with corpus.file.open("rb") as file:

@@ -9,7 +9,7 @@ import pytest
 
 from grepseek_env.commands import parse
 from grepseek_env.config import Limits
-from grepseek_env.engine import narrowed, scanning
+from grepseek_env.engine import estimate, narrowed, scanning
 from grepseek_env.engine.executor import Cancellation
 from grepseek_env.engine.kernels import load
 from grepseek_env.engine.modes import MODES, Engine, SequentialRunner
@@ -249,6 +249,39 @@ def test_many_threads_may_use_one_runner(engine: Engine, corpus: Sliceable) -> N
     for thread in threads:
         thread.join()
     assert [results[number] for number in range(len(commands))] == [corpus.wanted(each).stdout for each in commands]
+
+
+@needs_kernels
+@pytest.mark.parametrize("mode", ["narrowed", "auto"])
+@pytest.mark.parametrize("share", [0.0001, 0.9])
+def test_candidates_costs_and_the_reason_are_told(
+    corpus: Sliceable, engine: Engine, monkeypatch: pytest.MonkeyPatch, mode: str, share: float
+) -> None:
+    load.load()
+    for module in (narrowed, estimate):
+        monkeypatch.setattr(module, "MOST_BYTES", 0)
+    monkeypatch.setattr(estimate.Estimate, "share", lambda *_: share)
+    monkeypatch.setattr(estimate, "_SCAN_SPEED", 1e12)
+    size = len(corpus.data)
+    indexed = dataclasses.replace(engine, open_index=lambda: lambda _: np.array([[0, size]], np.int64))
+    text = MODES[mode](indexed).explain(parse("rg 'Einstein.*[0-9]' corpus.jsonl"))
+    assert f"1 part of the corpus by its index, {size} bytes (100 %)" in text
+    assert f"about {100 * share:g} % of the corpus is wanted" in text
+    assert " ms here, " in text
+    assert text.startswith("not narrowed: about 90 %") is (mode == "auto" and share > 0.5)
+    if mode == "narrowed":
+        assert f"mode auto would {'not' if share > 0.5 else 'too'}: " in text
+    elif share < 0.5:
+        assert "why:        its index leaves little to be searched" in text
+
+
+def test_a_reason_is_told_before_kernels_are_compiled(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("are_loaded", "are_compiled"):
+        monkeypatch.setattr(narrowed, name, lambda: False)
+    large = dataclasses.replace(engine, facts=dataclasses.replace(engine.facts, bytes=1 << 30))
+    text = NarrowedRunner(large, Elsewhere(engine), "auto").explain(parse(ANSWERED))
+    assert "estimated:  nothing yet, until the kernels are compiled" in text
+    assert "why:        nothing is decided before" in text
 
 
 @pytest.mark.parametrize(
