@@ -58,6 +58,10 @@ def test_all_pipelines_are_compared_and_written_down(cache: Path, tmp_path: Path
     assert set(values["words"]["draws"][0]) == set("RMFPNH")
     assert values["manifest"]["programs"]["rg"].startswith("ripgrep")
     assert values["command_line"][1:3] == ["bench", "engine"]
+    assert set(values["index_bytes"]) == {"narrowed:index", "auto:index"}
+    share = values["index_bytes"]["auto:index"] / values["corpus"]["bytes"]
+    assert "auto:index  has an index of" in out.stdout
+    assert f"{share:.1%} of the corpus" in out.stdout
     for pipeline in values["pipelines"]:
         (timings,) = pipeline["draws"][0]["rounds"]
         checked = {name: t for name, t in timings.items() if name != "ceiling"}
@@ -73,7 +77,7 @@ def test_ones_own_corpus_and_a_choice_of_everything(cache: Path, tmp_path: Path)
     (made,) = (cache / "worlds").glob("*-1000000/corpus.jsonl")
     own = tmp_path / "own.jsonl"
     own.write_bytes(made.read_bytes())
-    options = ("--draws", "2", "--rounds", "2", "--pipelines", "8-9", "--contestants", "sequential", "--no-ceiling")
+    options = ("--draws", "2", "--rounds", "2", "--pipelines", "8-9", "--modes", "sequential", "--no-ceiling")
     out = bench(cache, "--corpus", own, *options)
     assert "8. grep -c 'M' corpus.jsonl" in out.stdout
     assert "auto" not in out.stdout
@@ -88,6 +92,7 @@ def test_ones_own_corpus_and_a_choice_of_everything(cache: Path, tmp_path: Path)
         (("--rounds", "0"), "rounds is 0"),
         (("--pipelines", "99"), "no pipeline"),
         (("--contestants", "sequentail"), "did you mean 'sequential'"),
+        (("--modes", "sequentail"), "did you mean 'sequential'"),
         (("--out", "nowhere/figures.json"), "folder does not exist"),
         (("--corpus", "nowhere.jsonl"), "nowhere.jsonl"),
     ],
@@ -102,6 +107,12 @@ def test_what_cannot_work_is_said_at_once(
     monkeypatch.setenv("GREPSEEK_CACHE", str(cache))
     assert main(["bench", "engine", *args]) == 1
     assert message in capsys.readouterr().err
+
+
+def test_help_names_where_building_an_index_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["bench", "engine", "--help"])
+    assert "grepseek bench scaling" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.slow

@@ -85,10 +85,12 @@ class Ready:
     Attributes:
         run: runs one.
         files: what it reads beyond the corpus file itself.
+        index_bytes: size of its token index, or of those of all parts; 0 if it uses none.
     """
 
     run: Runner
     files: tuple[Path, ...] = ()
+    index_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +154,11 @@ def _engine(store: CorpusStore, mode: str, slices: int | None, *, by_file: bool,
     files: tuple[Path, ...] = ()
     if by_file and slices is not None:
         files = tuple(each.file for each in build_slices(store, slices).files)
+    index_bytes = 0
     if indexed:
-        files += (build_index(store, progress=sys.stderr.isatty()).path,)
+        index = build_index(store, progress=sys.stderr.isatty())
+        files += (index.path,)
+        index_bytes = index.bytes
     feeding: Literal["file", "pipe"] = "file" if by_file else "pipe"
     # Without the result cache, which would answer all rounds but the first.
     with LocalBackend(store, mode=mode, slices=slices, feeding=feeding, index=indexed, cache_bytes=0) as backend:
@@ -162,7 +167,7 @@ def _engine(store: CorpusStore, mode: str, slices: int | None, *, by_file: bool,
             result = backend.run(command, timeout=timeout)
             return Answer(result.stdout, result.exit_code, result.timed_out)
 
-        yield Ready(run, files)
+        yield Ready(run, files, index_bytes)
 
 
 @contextlib.contextmanager
@@ -171,12 +176,14 @@ def _parts(store: CorpusStore, where: str, parts: int, *, indexed: bool) -> Iter
     if not folder.exists():
         check_room(cache_dir(), store.facts.bytes, "the corpus in parts")
     manifest = split_into_manifest(store, parts, folder, progress=sys.stderr.isatty())
-    files = []
+    files, index_bytes = [], 0
     for part in PartsManifest.read(manifest).parts:
         with CorpusStore.open(part.path) as opened:
             files.append(opened.corpus_file)
             if indexed:
-                files.append(build_index(opened, progress=sys.stderr.isatty()).path)
+                built = build_index(opened, progress=sys.stderr.isatty())
+                files.append(built.path)
+                index_bytes += built.bytes
     name = f"ray://{manifest}" if where == "ray" else manifest
     with open_parts(name, index=indexed, memory=0, cache_bytes=0) as backend:
 
@@ -184,7 +191,7 @@ def _parts(store: CorpusStore, where: str, parts: int, *, indexed: bool) -> Iter
             result = backend.run(command, timeout=timeout)
             return Answer(result.stdout, result.exit_code, result.timed_out)
 
-        yield Ready(run, tuple(files))
+        yield Ready(run, tuple(files), index_bytes)
 
 
 @contextlib.contextmanager

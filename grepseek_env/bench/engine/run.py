@@ -129,6 +129,7 @@ def bench_engine(options: EngineBench, command_line: Sequence[str] = ()) -> int:
         total = planned_runs(
             [runs.pipeline for runs in measurement.runs], contestants, draws=options.draws, rounds=options.rounds
         )
+        about["index_bytes"] = {contestant.name: each.index_bytes for contestant, each in ready if each.index_bytes}
         print(_heading(about, draws), flush=True)
         other_work = OtherWork()
         try:
@@ -204,6 +205,8 @@ def _heading(about: dict[str, Any], draws: Sequence[Draw]) -> str:
     for letter, meaning in LETTERS.items():
         chosen = ", ".join(dict.fromkeys(f"{draw[letter].text} ({draw[letter].lines})" for draw in draws))
         lines.append(f"{letter}  {meaning}: {chosen}")
+    for name, size in about["index_bytes"].items():
+        lines.append(f"{name}  has an index of {size / 1e6:.1f} MB, {size / max(corpus['bytes'], 1):.1%} of the corpus")
     return "\n".join(textwrap.fill(line, COLUMNS, subsequent_indent="   ") for line in lines) + "\n"
 
 

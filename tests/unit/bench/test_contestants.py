@@ -30,7 +30,9 @@ def store(tmp_path: Path) -> CorpusStore:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["bash", *MODES, "sliced:2", "sliced:3:file", "parts:2", "parts:3:index"])
+@pytest.mark.parametrize(
+    "name", ["bash", *MODES, "sliced:2", "sliced:3:file", "auto:index", "parts:2", "parts:3:index"]
+)
 def test_contestants_answer_as_the_oracle(
     store: CorpusStore, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -39,6 +41,7 @@ def test_contestants_answer_as_the_oracle(
 
     (contestant,) = (c for c in parse_contestants((name,)) if c.name == name)
     with contestant.open(store) as ready:
+        assert (ready.index_bytes > 0) is name.endswith(":index")
         for command in COMMANDS:
             truth = oracle(command, store.view, open_programs().folder)
             assert ready.run(command, 60) == Answer(truth.stdout, truth.exit_code)
