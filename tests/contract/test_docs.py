@@ -110,6 +110,15 @@ def test_named_files_exist(path: Path) -> None:
         assert (ROOT / name).exists(), name
 
 
+def test_named_tests_exist() -> None:
+    text = "\n".join(path.read_text(encoding="utf-8") for path in ROOT.glob("tests/**/*.py"))
+    defined = set(re.findall(r"^ *def (test_\w+)\(", text, re.MULTILINE))
+    defined |= {path.name for path in ROOT.glob("tests/**/test_*.py")}
+    for path in DOCS:
+        for name in re.findall(r"`(?:[\w./-]*[/:])?(test_[\w.]+)`", path.read_text(encoding="utf-8")):
+            assert name in defined, f"{path.name} names {name}"
+
+
 def test_file_tree_of_the_readme_is_true() -> None:
     (tree,) = (b for b in blocks(ROOT / "README.md", "") if b.startswith("grepseek_env/"))
     top = ""

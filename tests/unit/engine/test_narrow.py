@@ -198,6 +198,9 @@ def test_expansions_are_bounded() -> None:
     assert len(narrowed("rg '(((a{60}){60}){60}){60}b'").clauses[0][0].text) <= 256
     assert len(narrowed("rg 'a.b.c.d.e.f.g.h.i.jj'").clauses) == 8
     assert len(narrowed(f"rg -F '{'x' * 5000}'").clauses[0][0].text) == 5000
+    for program, begin, end in (("rg", "(", ")"), ("grep -E", "(", ")"), ("grep", r"\(", r"\)")):
+        assert shown(narrowed(f"{program} '{begin * 60}Ulm{end * 60}'")) == ["Ulm"]
+        assert not narrowed(f"{program} '{begin * 61}Ulm{end * 61}'").clauses
 
 
 @pytest.mark.parametrize("program", ["rg", "grep"])

@@ -1,7 +1,8 @@
-"""The table of characters that are part of words is that of the rg at hand."""
+"""Which characters are part of words, and which are letters without case, is as the programs at hand have it."""
 
 from __future__ import annotations
 
+import string
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,31 @@ def test_the_table_is_that_of_rg(tmp_path: Path, line: str) -> None:
     free = {int(found[:6], 16) for found in done.stdout.split(b"\n") if found}
     wrong = [point for point in POINTS if is_word(chr(point)) is (point in free)]
     assert not wrong
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("program", "locale", "specials"),
+    [
+        ("rg", "C", {"\u212a": "k", "\u017f": "s"}),
+        ("grep", "C.UTF-8", {"\u017f": "s", "\u0131": "i"}),
+        ("grep", "C", {}),
+    ],
+)
+def test_letters_without_case_are_those_of_the_programs(
+    tmp_path: Path, program: str, locale: str, specials: dict[str, str]
+) -> None:
+    (tmp_path / "corpus.jsonl").write_bytes("".join(f"{point:06x} {chr(point)}\n" for point in POINTS).encode())
+    for letter in string.ascii_lowercase:
+        done = subprocess.run(
+            [open_programs().folder / program, "-a", "-i", "-e", f" {letter}$", "corpus.jsonl"],
+            capture_output=True,
+            cwd=tmp_path,
+            env={"LC_ALL": locale},
+            check=True,
+        )
+        found = {line[7:].decode() for line in done.stdout.splitlines()}
+        assert found == {letter, letter.upper(), *(special for special, one in specials.items() if one == letter)}
 
 
 def test_bytes_that_are_no_character_stand_beside_nothing() -> None:
