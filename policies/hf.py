@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from grepseek_env.errors import ConfigError
 from grepseek_env.tokens import CHATML, ChatTokens
 from policies.chat import ChatModel, Completion, ModelError, per_conversation, raise_if_all_failed
+from policies.turn_options import turn_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,6 +76,7 @@ class HFModel(ChatModel):
     ) -> None:
         if batch_size < 1:
             raise ConfigError(f"batch_size is {batch_size}; it must be at least 1")
+        self.options = turn_options(HFModel, locals(), leave_out=("adapter", "batch_size", "device"))
         self.name = f"hf:{path}" if adapter is None else f"hf:{path}+{adapter}"
         self._batch_size = batch_size
         path, adapter = _base_of(path, adapter)

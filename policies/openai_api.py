@@ -19,6 +19,7 @@ from policies.chat import ChatModel, Completion, ModelError, in_models_loop, run
 from policies.openai_wire import Answer, Overflow, error_message, find_overflow, merge_stream, read_answer
 from policies.reasoning import join_reasoning, put_back_stop
 from policies.retries import Retry, TransientError, retry_after, with_retries
+from policies.turn_options import turn_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,6 +31,8 @@ __all__ = ["OpenAIModel"]
 _AGAIN = frozenset({408, 409, 425, 429})
 # Fewer tokens than this hold no action; a request that has no room for them is not made.
 _LEAST_TOKENS = 16
+# Options that decide how the server is reached, not what it writes.
+_CONNECTION = ("api_key", "attempts", "base_url", "deadline", "first_wait", "stream", "timeout")
 
 
 class OpenAIModel(ChatModel):
@@ -78,6 +81,7 @@ class OpenAIModel(ChatModel):
         except ImportError as e:
             raise ConfigError(f"openai:{model} needs the client: pip install 'grepseek-env[openai]'") from e
         self.name = f"openai:{model}"
+        self.options = turn_options(OpenAIModel, {**locals(), "omit": frozenset(omit)}, leave_out=_CONNECTION)
         self.context_tokens = context_tokens
         self.renderer = None if tokenizer is None else ChatTokens.load(tokenizer, chat_template=chat_template)
         self._model = model
@@ -112,7 +116,7 @@ class OpenAIModel(ChatModel):
     async def _complete(
         self, messages: Sequence[Message], sampling: Sampling, prompt_ids: Sequence[int] | None
     ) -> Completion:
-        start = time.perf_counter()
+        start = time.monotonic()
         own = sampling
         while True:
             body = self._body(messages, own, prompt_ids)
@@ -120,14 +124,20 @@ class OpenAIModel(ChatModel):
             async def call(seconds: float, body: dict[str, Any] = body) -> Answer | Overflow:
                 return await self._request(body, seconds, ids=prompt_ids is not None)
 
-            match await with_retries(call, self._retry, self.name):
+            match await with_retries(call, self._retry, self.name, start=start):
                 case Overflow(message=message, room=room):
                     fewer = own.max_tokens // 2 if room is None else room
                     if fewer < min(_LEAST_TOKENS, sampling.max_tokens) or fewer >= own.max_tokens:
-                        return Completion("", "context", error=message, seconds=time.perf_counter() - start)
+                        return Completion("", "context", error=message, seconds=time.monotonic() - start)
+                    if time.monotonic() - start >= self._retry.deadline:
+                        raise ModelError(
+                            f"{self.name}: the deadline of {self._retry.deadline:g} s passed while the request was "
+                            f"made smaller, last to {own.max_tokens} tokens: {message}; raise the option deadline, or "
+                            "lower max_tokens"
+                        )
                     own = replace(own, max_tokens=fewer)
                 case Answer() as answer:
-                    return self._completion(answer, own, prompt_ids, time.perf_counter() - start)
+                    return self._completion(answer, own, prompt_ids, time.monotonic() - start)
 
     def _body(
         self, messages: Sequence[Message], sampling: Sampling, prompt_ids: Sequence[int] | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from policies.reasoning import REASONING_FIELDS, UNTOLD, find_reasoning, split_content
@@ -123,9 +123,19 @@ def _logprobs(value: Any) -> tuple[float, ...] | None:
 
 
 @dataclass(slots=True)
+class _Call:
+    """A tool call, as far as it has been received."""
+
+    name: str | None = None
+    arguments: str | None = None
+
+
+@dataclass(slots=True)
 class _Merged:
     text: list[str] = field(default_factory=list)
+    refusal: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
+    calls: dict[int, _Call] = field(default_factory=dict)
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     finish_reason: str | None = None
@@ -153,7 +163,12 @@ def merge_stream(lines: Iterable[str]) -> Answer:
         _merge(merged, event)
     if merged.finish_reason is None:
         raise TransientError("the stream was cut before the completion had ended")
-    message = {"content": "".join(merged.text), REASONING_FIELDS[0]: "".join(merged.reasoning)}
+    message = {
+        "content": "".join(merged.text),
+        "refusal": "".join(merged.refusal),
+        REASONING_FIELDS[0]: "".join(merged.reasoning),
+        "tool_calls": [{"function": asdict(call)} for _, call in sorted(merged.calls.items())],
+    }
     choice = {
         **merged.last,
         "message": message,
@@ -181,10 +196,33 @@ def _merge(merged: _Merged, event: Any) -> None:
     text, thoughts = split_content(delta.get("content"))
     merged.text.append(text)
     merged.reasoning.append(find_reasoning(delta) or thoughts or "")
+    if isinstance(refusal := delta.get("refusal"), str):
+        merged.refusal.append(refusal)
+    _merge_calls(merged.calls, delta.get("tool_calls"))
     merged.token_ids += _numbers(choice.get("token_ids"), int) or ()
     merged.logprobs += _logprobs(choice.get("logprobs")) or ()
     merged.last |= {k: choice[k] for k in ("stop_reason", "matched_stop", "prompt_token_ids") if k in choice}
     merged.finish_reason = choice.get("finish_reason") or merged.finish_reason
+
+
+def _merge_calls(calls: dict[int, _Call], value: Any) -> None:
+    """Adds the pieces of tool calls: a call's name comes once, its arguments in any number of pieces."""
+    for piece in value if isinstance(value, list) else ():
+        match piece:
+            case {"function": {**function}}:
+                pass
+            case _:
+                continue
+        name, arguments, at = function.get("name"), function.get("arguments"), piece.get("index")
+        if not isinstance(at, int):
+            # Without a number a name begins the next call. The ids tell nothing: some servers send a new one a piece.
+            last = max(calls, default=-1)
+            at = last + 1 if name or not calls else last
+        call = calls.setdefault(at, _Call())
+        if isinstance(name, str):
+            call.name = call.name or name
+        if isinstance(arguments, str):
+            call.arguments = (call.arguments or "") + arguments
 
 
 @dataclass(frozen=True, slots=True)

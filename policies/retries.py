@@ -90,18 +90,22 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     return None
 
 
-async def with_retries(call: Callable[[float], Awaitable[_T]], retry: Retry, what: str) -> _T:
+async def with_retries(
+    call: Callable[[float], Awaitable[_T]], retry: Retry, what: str, *, start: float | None = None
+) -> _T:
     """Calls until it succeeds.
 
     Args:
         call: gets the seconds that it may take; raises `TransientError` to be called again.
         retry: how often and how long.
         what: named in the error.
+        start: when the deadline began to run, by `time.monotonic`, where this is not the first call of its work; None
+            begins now.
 
     Raises:
         ModelError: the last try failed, or the deadline would pass before the next.
     """
-    start = time.monotonic()
+    start = time.monotonic() if start is None else start
     wait = retry.first_wait
     for attempt in range(1, retry.attempts + 1):
         left = retry.deadline - (time.monotonic() - start)

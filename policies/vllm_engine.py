@@ -24,6 +24,7 @@ from policies.chat import (
     per_conversation,
     raise_if_all_failed,
 )
+from policies.turn_options import turn_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -72,6 +73,7 @@ class VLLMModel(ChatModel):
     ) -> None:
         if engine not in {"async", "batch"}:
             raise ConfigError(f"engine is {engine!r}; it must be 'async' or 'batch'")
+        self.options = turn_options(VLLMModel, locals(), leave_out=("adapter", "gpu_memory", "tensor_parallel"))
         self.name = f"vllm:{path}" if adapter is None else f"vllm:{path}+{adapter}"
         arguments = {
             "model": path,

@@ -11,6 +11,7 @@ import numpy as np
 from algos.evaluate.statistics import paired
 from algos.evaluate.summary import METRICS
 from grepseek_env.errors import ConfigError
+from grepseek_env.manifest import differing_settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -133,5 +134,6 @@ def _manifest(folder: Path) -> dict[str, Any]:
 def _differences(first: dict[str, Any], second: dict[str, Any]) -> dict[str, list[Any]]:
     """Returns what else differs between the runs, so that nobody takes it for the policy's doing."""
     one, two = ({**m["settings"], **m.get("episodes", {}), "corpus": m.get("corpus_digest")} for m in (first, second))
-    keys = [key for key in (one | two) if key != "sets"]
-    return {key: [one.get(key), two.get(key)] for key in keys if one.get(key) != two.get(key)}
+    for settings in (one, two):
+        settings.pop("sets", None)
+    return {name: list(values) for name, values in differing_settings(one, two).items()}

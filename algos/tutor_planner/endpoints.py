@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from grepseek_env.errors import ConfigError, GrepSeekError
 from policies.chat import ModelError, run_async
@@ -68,6 +68,15 @@ class Endpoints:
     def name(self) -> str:
         """The names of the models, each once; endpoints of one model have one name."""
         return ", ".join(dict.fromkeys(model.name for model in self.models))
+
+    @property
+    def options(self) -> list[dict[str, Any]]:
+        """The options of the models that decide their replies, each once; none where all are at their defaults."""
+        found: list[dict[str, Any]] = []
+        for model in self.models:
+            if (options := dict(model.options)) not in found:
+                found.append(options)
+        return [] if found == [{}] else found
 
     def complete(self, messages: Sequence[Message], sampling: Sampling) -> Completion:
         """Completes one conversation; any number of threads may call it.

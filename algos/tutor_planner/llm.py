@@ -337,6 +337,8 @@ def llm_roles(
         settings={
             "tutor": tutor.name,
             "planner": planner.name,
+            **({"tutor_options": tutor.options} if tutor.options else {}),
+            **({"planner_options": planner.options} if planner.options else {}),
             "prompts": prompt_hashes(),
             **asdict(manner),
         },
