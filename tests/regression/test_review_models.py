@@ -1,4 +1,4 @@
-"""Faults that a review found in models and in what runs record of them, each named in its test."""
+"""Faults in models and in what runs record of them, each named in its test."""
 
 from __future__ import annotations
 
